@@ -1,0 +1,5 @@
+"""`python -m rollbox.cli`."""
+
+from .main import main
+
+main()

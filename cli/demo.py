@@ -1,0 +1,59 @@
+"""`rollbox demo` and `rollbox demo-gsm8k`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+Model = Annotated[
+    str | None,
+    typer.Option(help="A Hugging Face model directory, or the address of a vLLM server; default: the demo's."),
+]
+TokenizerDir = Annotated[Path | None, typer.Option(help="Tokenizer directory; needed when --model is an address.")]
+Data = Annotated[Path | None, typer.Option(help="Questions as JSONL (GSM8K's layout or messages and ground_truth).")]
+ToolsFile = Annotated[Path | None, typer.Option("--tools", help="Tools YAML; default: calculator and Python.")]
+Out = Annotated[Path, typer.Option(help="Directory for trajectories, summary, chart and one trajectory as text.")]
+Limit = Annotated[int | None, typer.Option("--n", min=1, help="How many questions.")]
+Temperature = Annotated[float, typer.Option(min=0, help="0 is greedy.")]
+MaxTokens = Annotated[int, typer.Option(min=1, help="Tokens per turn at most.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="Trajectories in flight.")]
+
+
+def demo(
+    model: Model = None,
+    tokenizer: TokenizerDir = None,
+    data: Data = None,
+    tools: ToolsFile = None,
+    n: Limit = None,
+    out: Out = Path("runs/demo"),
+    temperature: Temperature = 0.0,
+    max_tokens: MaxTokens = 256,
+    concurrency: Concurrency = 32,
+) -> None:
+    """Roll out questions with tools, score them, and show what happened."""
+    from ..demo.job import DemoOptions, run_demo
+
+    options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency)
+    asyncio.run(run_demo(options, Console()))
+
+
+def demo_gsm8k(
+    model: Model = None,
+    tokenizer: TokenizerDir = None,
+    data: Data = None,
+    tools: ToolsFile = None,
+    n: Limit = 20,
+    out: Out = Path("runs/demo-gsm8k"),
+    temperature: Temperature = 0.0,
+    max_tokens: MaxTokens = 128,
+    concurrency: Concurrency = 32,
+) -> None:
+    """The same on real GSM8K questions, with a few worked examples in the prompt."""
+    from ..demo.job import DemoOptions, run_demo_gsm8k
+
+    options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency)
+    asyncio.run(run_demo_gsm8k(options, Console()))

@@ -1,0 +1,41 @@
+"""`rollbox`: the commands. Each only reads its options; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ..schemas.errors import ConfigError, RollboxError
+from .demo import demo, demo_gsm8k
+from .serve import serve
+
+app = typer.Typer(
+    name="rollbox",
+    help="Tool-execution runtime for agentic RL.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command()(serve)
+app.command()(demo)
+app.command(name="demo-gsm8k")(demo_gsm8k)
+
+EXIT_CONFIG = 2
+EXIT_FAILED = 1
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0, 1 for a failed run, 2 for a wrong setting (as typer's own)."""
+    try:
+        app()
+    except ConfigError as error:
+        print(f"rollbox: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(EXIT_CONFIG)
+    except RollboxError as error:
+        print(f"rollbox: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(EXIT_FAILED)
+
+
+if __name__ == "__main__":
+    main()

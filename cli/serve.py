@@ -1,0 +1,36 @@
+"""`rollbox serve`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ..schemas.errors import ConfigError
+from ..schemas.validation import validated
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8080,
+    slots: Annotated[int | None, typer.Option(help="Programs that run at a time; default: one per core.")] = None,
+    queue: Annotated[int, typer.Option(help="Requests that may wait; one more is answered with 429.")] = 1024,
+    max_wall_s: Annotated[float, typer.Option(help="Most seconds that a request may ask for.")] = 600.0,
+    max_memory_mb: Annotated[int, typer.Option(help="Most MiB that a request may ask for.")] = 16_384,
+) -> None:
+    """Serve the sandbox over HTTP (native API, and SandboxFusion's /run_code)."""
+    try:
+        from ..sandbox.serve import serve as serve_sandbox
+        from ..sandbox.settings import SandboxSettings
+    except ImportError as error:
+        raise ConfigError(f"serve: {error}; install it with: pip install 'rollbox[server]'") from error
+    options: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "queue": queue,
+        "max_wall_s": max_wall_s,
+        "max_memory_mb": max_memory_mb,
+    }
+    if slots is not None:
+        options["slots"] = slots
+    serve_sandbox(validated(SandboxSettings, options, "serve"))

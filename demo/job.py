@@ -1,0 +1,114 @@
+"""The demo's two jobs: held-out arithmetic with the taught model, and GSM8K with a pretrained one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from .. import tools_config
+from ..rollout.data import load_samples
+from ..rollout.engines.base import Engine
+from ..rollout.engines.completions import CompletionsEngine
+from ..rollout.engines.huggingface import HuggingFaceEngine
+from ..rollout.loop import RolloutLimits
+from ..rollout.report.summary import RunSummary
+from ..schemas.errors import ConfigError
+from ..schemas.generation import SamplingParams
+from ..schemas.trajectory import Sample
+from .gsm8k import SAMPLE_FILE, few_shot_samples
+from .questions import generate
+from .run import DemoRun, run
+from .smollm2 import ensure_smollm2
+from .teach import ensure_demo_model
+
+DEFAULT_TOOLS = Path(tools_config.__file__).parent / "math.yaml"
+DEFAULT_QUESTIONS = 64
+_HELD_OUT_SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What the command line can set; None takes the demo's own."""
+
+    model: str | None = None
+    tokenizer: Path | None = None
+    data: Path | None = None
+    tools: Path | None = None
+    n: int | None = None
+    out: Path = Path("runs/demo")
+    temperature: float = 0.0
+    max_tokens: int = 256
+    concurrency: int = 32
+
+
+async def run_demo(options: DemoOptions, console: Console) -> RunSummary:
+    """Roll out held-out questions of the demo's kind, or the user's own data, with the demo model or the user's own.
+
+    Raises:
+        ConfigError: something given is wrong or missing. InfraError: too much failed.
+    """
+    _quiet_transformers()
+    if options.data is not None:
+        samples = load_samples(options.data, limit=options.n)
+    else:
+        samples = generate("heldout", options.n or DEFAULT_QUESTIONS, seed=_HELD_OUT_SEED)
+    engine = _engine(options, None if options.model else _taught_model(console))
+    title = f"rollbox demo: {options.model or 'the demo model'} on {options.data or 'held-out arithmetic'}"
+    return await run(_demo_run(options, title, samples), engine, console)
+
+
+async def run_demo_gsm8k(options: DemoOptions, console: Console) -> RunSummary:
+    """Roll out GSM8K test questions behind a few worked examples.
+
+    Raises:
+        ConfigError: something given is wrong or missing. InfraError: too much failed.
+    """
+    _quiet_transformers()
+    samples = few_shot_samples(options.data or SAMPLE_FILE, limit=options.n)
+    engine = _engine(options, None if options.model else ensure_smollm2())
+    title = f"GSM8K, {options.model or 'SmolLM2-135M-Instruct'} with worked examples"
+    return await run(_demo_run(options, title, samples), engine, console)
+
+
+def _demo_run(options: DemoOptions, title: str, samples: list[Sample]) -> DemoRun:
+    return DemoRun(
+        title=title,
+        samples=samples,
+        tools_file=options.tools or DEFAULT_TOOLS,
+        out_dir=options.out,
+        concurrency=options.concurrency,
+        sampling=SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens),
+        # A CPU serves a whole batch slowly; nothing here should be cut for that.
+        limits=RolloutLimits(max_turns=6, trajectory_timeout_s=3600.0),
+    )
+
+
+def _engine(options: DemoOptions, own_model: Path | None) -> Engine:
+    if options.model is not None and "://" in options.model:
+        if options.tokenizer is None:
+            raise ConfigError("--tokenizer: needed with an address as --model: the prompt is rendered on this side")
+        return CompletionsEngine(options.model, options.tokenizer, api_key=os.environ.get("OPENAI_API_KEY"))
+    return HuggingFaceEngine(own_model or Path(str(options.model)))
+
+
+def _taught_model(console: Console) -> Path:
+    """The demo model, taught now if this is the first time (about 80 CPU seconds)."""
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("teaching the demo model (once)", total=None)
+
+        def on_progress(step: int, steps: int, loss: float) -> None:
+            progress.update(bar, completed=step, total=steps, description=f"teaching the demo model, loss {loss:.3f}")
+
+        return ensure_demo_model(on_progress=on_progress)
+
+
+def _quiet_transformers() -> None:
+    """Keep the libraries' own bars and advice out of the demo's output."""
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()

@@ -1,0 +1,154 @@
+"""The multi-turn loop: generate, parse, run the calls, append their output, generate again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from ..schemas.call_record import CallRecord
+from ..schemas.errors import ErrorKind, InfraError
+from ..schemas.generation import SamplingParams
+from ..schemas.trajectory import Sample, StopReason, Trajectory
+from ..tools.base import BaseTool
+from ..tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
+from .chat_template import ChatTemplate
+from .engines.base import Engine
+from .parsers import ParsedTurn, ToolCallParser
+from .progress import TrajectoryProgress
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutLimits:
+    """Attributes:
+    max_turns: assistant turns. max_calls_per_turn: calls run of one turn; the rest is answered, not dropped.
+    max_response_tokens: generated and context tokens after the prompt.
+    max_invalid_turns: turns in a row without one readable call before the trajectory ends.
+    trajectory_timeout_s: seconds by the clock for the whole trajectory.
+    """
+
+    max_turns: int = 8
+    max_calls_per_turn: int = 4
+    max_response_tokens: int = 2048
+    max_invalid_turns: int = 3
+    trajectory_timeout_s: float = 600.0
+    dispatch: DispatchLimits = field(default_factory=DispatchLimits)
+
+
+class RolloutLoop:
+    """Runs trajectories of one model with one set of tools; holds no state of any of them.
+
+    Raises:
+        ConfigError: the chat template cannot be used token-exactly, or a tool's schema is no JSON schema.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tools: Mapping[str, BaseTool],
+        parser: ToolCallParser,
+        sampling: SamplingParams | None = None,
+        limits: RolloutLimits | None = None,
+    ) -> None:
+        self.engine = engine
+        self.tools = tools
+        self.parser = parser
+        self.sampling = sampling or SamplingParams()
+        self.limits = limits or RolloutLimits()
+        self.template = ChatTemplate(engine.tokenizer, [tool.tool_schema for tool in tools.values()])
+        self._validators = make_validators(tools)
+
+    async def run(self, sample: Sample, trajectory_id: str | None = None) -> Trajectory:
+        """Roll out one sample. A fault of ours ends in `infra_failed`, not in an exception."""
+        prompt_ids = self.template.prompt_ids(sample.messages)
+        progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids)
+        async with TrajectoryTools(
+            self.tools, self._validators, progress.trajectory_id, sample.tools_kwargs, self.limits.dispatch
+        ) as session:
+            try:
+                async with asyncio.timeout(self.limits.trajectory_timeout_s):
+                    stop_reason = await self._turns(progress, session)
+                    progress.tool_rewards = await session.calc_rewards()
+            except TimeoutError:
+                # Turns and tokens have limits of their own, so what ran out of time is the engine or a tool.
+                stop_reason = StopReason.DEADLINE
+                progress.error = f"not finished within trajectory_timeout_s={self.limits.trajectory_timeout_s:g}"
+            except InfraError as error:
+                stop_reason = StopReason.INFRA
+                progress.error = str(error)
+        return progress.finish(stop_reason)
+
+    async def _turns(self, progress: TrajectoryProgress, session: TrajectoryTools) -> StopReason:
+        invalid_turns = 0
+        for turn in range(self.limits.max_turns):
+            room = self._room(progress)
+            if room <= 0:
+                return StopReason.CONTEXT_FULL
+            finish_reason = await self._generate(progress, turn, room)
+            if finish_reason == "length":
+                # A turn cut by the limit is not a call, even where what was written so far can be read as one.
+                progress.end_turn(ParsedTurn(content=progress.texts[-1]))
+                full = self._room(progress) <= 0
+                return StopReason.CONTEXT_FULL if full else StopReason.TURN_TRUNCATED
+            parsed = self.parser.parse(progress.texts[-1])
+            progress.end_turn(parsed)
+            if not parsed.calls and not parsed.problems:
+                return StopReason.ANSWERED
+            invalid_turns = 0 if parsed.calls else invalid_turns + 1
+            answers = await self._answer(progress, session, parsed, turn)
+            if turn + 1 == self.limits.max_turns:
+                return StopReason.MAX_TURNS
+            if invalid_turns >= self.limits.max_invalid_turns:
+                return StopReason.MAX_INVALID_CALLS
+            if not self._append(progress, turn, answers):
+                return StopReason.CONTEXT_FULL
+        return StopReason.MAX_TURNS
+
+    def _room(self, progress: TrajectoryProgress) -> int:
+        """Tokens that may still be generated."""
+        used = len(progress.conversation.response_ids)
+        return min(self.engine.max_context - len(progress.conversation), self.limits.max_response_tokens - used)
+
+    async def _generate(self, progress: TrajectoryProgress, turn: int, room: int) -> str:
+        max_tokens = min(self.sampling.max_tokens, room)
+        seed = None if self.sampling.seed is None else self.sampling.seed + turn
+        sampling = self.sampling.model_copy(update={"max_tokens": max_tokens, "seed": seed})
+        started = time.perf_counter()
+        output = await self.engine.generate(progress.trajectory_id, progress.conversation.ids, sampling)
+        progress.timing.generate_s += time.perf_counter() - started
+        progress.conversation.add_assistant(turn, output)
+        progress.texts.append(self.template.decode(output.token_ids))
+        return output.finish_reason
+
+    async def _answer(
+        self, progress: TrajectoryProgress, session: TrajectoryTools, parsed: ParsedTurn, turn: int
+    ) -> list[tuple[str, CallRecord]]:
+        """Run the calls side by side; one (text, record) per call and per problem, in that order."""
+        limit = self.limits.max_calls_per_turn
+        running = [session.call(call, turn, i) for i, call in enumerate(parsed.calls[:limit])]
+        started = time.perf_counter()
+        results: list[Answer] = await asyncio.gather(*running)
+        progress.add_tool_time(time.perf_counter() - started, [result.record for result in results])
+        answers = [(result.response.text or "", result.record) for result in results]
+        for index, call in enumerate(parsed.calls[limit:], start=limit):
+            message = f"Not run: at most {limit} calls are run in one turn."
+            answers.append((message, progress.unrun(turn, index, call.name, ErrorKind.ARGUMENTS, message)))
+        for index, problem in enumerate(parsed.problems, start=len(parsed.calls)):
+            answers.append((problem.message, progress.unrun(turn, index, "", ErrorKind.PARSE, problem.message)))
+        progress.records += [record for _, record in answers]
+        return answers
+
+    def _append(self, progress: TrajectoryProgress, turn: int, answers: list[tuple[str, CallRecord]]) -> bool:
+        """Add the tool messages to the conversation; False when they leave no room to answer."""
+        messages: list[dict[str, Any]] = [{"role": "tool", "content": text} for text, _ in answers]
+        progress.messages += messages
+        ids = self.template.context_ids(messages)
+        if len(ids) >= self._room(progress):
+            return False
+        span = progress.conversation.add_context(turn, ids)
+        for _, record in answers:
+            record.token_span = (span.start, span.end)
+        return True

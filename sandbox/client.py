@@ -1,0 +1,238 @@
+"""Sandbox: the client of a sandbox server. The only way in which the rest of Rollbox reaches one."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import random
+import time
+from types import TracebackType
+from typing import Any, NoReturn, Self
+from urllib.parse import urlsplit
+
+import aiohttp
+from pydantic import ValidationError
+
+from ..schemas.errors import ConfigError, ErrorKind, InfraError, OverloadedError, SandboxError, ToolError
+from ..schemas.run import RunRequest, RunResult
+from .embedded import EmbeddedServer
+
+_QUEUE_ALLOWANCE_S = 300.0
+_BACKOFF_S, _BACKOFF_MAX_S = 0.1, 5.0
+_SHOWN_CHARS = 200
+_LARGE_CHARS = 262_144
+
+
+class Sandbox:
+    """A sandbox server, as an async context manager that many tasks may use at once.
+
+    Build one with `connect` or `embedded`.
+    """
+
+    def __init__(self, url: str | None, server: EmbeddedServer | None, max_retries: int) -> None:
+        self._url = url
+        self._server = server
+        self._max_retries = max_retries
+        self._session: aiohttp.ClientSession | None = None
+
+    @classmethod
+    def connect(cls, url: str, *, max_retries: int = 5) -> Self:
+        """A server that runs already.
+
+        Args:
+            url: such as `http://127.0.0.1:8080`.
+            max_retries: attempts after the first when the server fails or cannot be reached. A full queue is retried
+                until the deadline.
+
+        Raises:
+            ConfigError: `url` is not an HTTP address.
+        """
+        return cls(check_url(url), None, max_retries)
+
+    @classmethod
+    def embedded(cls, *, max_retries: int = 5, **settings: Any) -> Self:
+        """A server of one's own, started on entering the context and ended with it, or with this process.
+
+        Args:
+            settings: of `SandboxSettings`, such as `slots` and `queue`.
+        """
+        return cls(None, EmbeddedServer(settings), max_retries)
+
+    @property
+    def url(self) -> str:
+        """The server's address.
+
+        Raises:
+            SandboxError: an embedded server that has not been started.
+        """
+        if self._url is None:
+            raise SandboxError("the embedded sandbox server is not running: use `async with`")
+        return self._url
+
+    @property
+    def server_pid(self) -> int | None:
+        """The process id of an embedded server."""
+        return None if self._server is None else self._server.pid
+
+    async def __aenter__(self) -> Self:
+        """
+        Raises:
+            SandboxError: the embedded server did not start.
+        """
+        if self._server is not None:
+            self._url = await self._server.start()
+        # No limit of our own: the server's queue is the one place where requests wait.
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+        if self._server is not None:
+            await self._server.stop()
+            self._url = None
+
+    async def run(self, request: RunRequest, *, deadline_s: float | None = None) -> RunResult:
+        """Run a program. Failures of ours are retried until `deadline_s` seconds from now have passed.
+
+        Args:
+            deadline_s: None allows the run's own wall limit and five minutes of queue.
+
+        Raises:
+            ToolError: (kind `arguments`) the server refuses the request; the text names the field.
+            OverloadedError: the queue stayed full. `retries` says how often it was tried again.
+            SandboxError: the server could not be reached or could not run the code. `retries` as above.
+        """
+        result, _ = await self.run_counted(request, deadline_s=deadline_s)
+        return result
+
+    async def run_counted(self, request: RunRequest, *, deadline_s: float | None = None) -> tuple[RunResult, int]:
+        """Like `run`; also returns the number of retries that it took."""
+        # Encoding the largest requests takes tenths of a second, which the event loop must not.
+        small = len(request.code) + len(request.stdin or "") + sum(map(len, request.files.values())) < _LARGE_CHARS
+        body = _encoded(request) if small else await asyncio.to_thread(_encoded, request)
+        allowed_s = request.limits.wall_s + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s
+        deadline = time.monotonic() + allowed_s
+        infra_failures = retries = 0
+        while True:
+            try:
+                return await self._attempt(body, deadline - time.monotonic()), retries
+            except InfraError as error:
+                infra_failures += not isinstance(error, OverloadedError)
+                pause_s = _pause_s(error, retries)
+                if infra_failures > self._max_retries or time.monotonic() + pause_s >= deadline:
+                    error.retries = retries
+                    raise
+            await asyncio.sleep(pause_s)
+            retries += 1
+
+    async def _attempt(self, body: bytes, timeout_s: float) -> RunResult:
+        status, headers, text = await self._request("POST", "/v1/run", timeout_s, body)
+        if status != 200:
+            _raise_for(status, headers, text, self.url)
+        try:
+            return RunResult.model_validate_json(text)
+        except ValidationError:
+            raise SandboxError(f"{self.url} answered with something else than a run result: {_shown(text)}") from None
+
+    async def info(self) -> dict[str, Any]:
+        """The server's version, verified isolation layers, limits and load.
+
+        Raises:
+            SandboxError: it cannot be reached, or is not a sandbox server.
+        """
+        status, headers, text = await self._request("GET", "/v1/info", timeout_s=10.0)
+        if status != 200:
+            _raise_for(status, headers, text, self.url)
+        data = _object(text)
+        if data is None:
+            raise SandboxError(f"{self.url} is not a sandbox server: {_shown(text)}")
+        return data
+
+    async def _request(
+        self, method: str, path: str, timeout_s: float, body: bytes | None = None
+    ) -> tuple[int, dict[str, str], str]:
+        if self._session is None:
+            raise SandboxError("the sandbox client is not open: use `async with`")
+        timeout = aiohttp.ClientTimeout(total=max(timeout_s, 0.001))
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with self._session.request(
+                method,
+                self.url + path,
+                data=None if body is None else io.BytesIO(body),
+                headers=headers,
+                timeout=timeout,
+            ) as response:
+                return response.status, dict(response.headers), await response.text(errors="replace")
+        except TimeoutError:
+            raise SandboxError(f"no answer from {self.url} within {timeout_s:.1f} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise SandboxError(f"{self.url} cannot be reached: {_shown(str(error) or type(error).__name__)}") from None
+
+
+def check_url(url: str) -> str:
+    """`url` without its trailing slash.
+
+    Raises:
+        ConfigError: it is not an HTTP address, such as a placeholder that was never filled in.
+    """
+    parts = urlsplit(url)
+    try:
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ConfigError(
+            f"sandbox url: {url!r} is not an address; it looks like http://127.0.0.1:8080 "
+            "(try it with: curl http://127.0.0.1:8080/v1/ping)"
+        )
+    return url.rstrip("/")
+
+
+def _encoded(request: RunRequest) -> bytes:
+    try:
+        return request.model_dump_json().encode()
+    except ValueError as error:  # pydantic cannot serialise lone surrogates
+        raise ToolError(f"code: not valid Unicode text ({error})", ErrorKind.ARGUMENTS) from None
+
+
+def _pause_s(error: InfraError, retries: int) -> float:
+    """Exponential, with full jitter, so that clients refused together do not come back together."""
+    ceiling_s: float = min(_BACKOFF_S * 2 ** min(retries, 16), _BACKOFF_MAX_S)
+    if isinstance(error, OverloadedError):
+        ceiling_s = max(ceiling_s, min(error.retry_after_s, _BACKOFF_MAX_S))
+    return random.uniform(0.1 * ceiling_s, ceiling_s)
+
+
+def _raise_for(status: int, headers: dict[str, str], text: str, url: str) -> NoReturn:
+    detail = str((_object(text) or {}).get("detail", "")) or _shown(text)
+    if status in (413, 422):
+        raise ToolError(detail, ErrorKind.ARGUMENTS)
+    if status == 429:
+        raise OverloadedError(f"{url} is overloaded: {detail}", _seconds(headers.get("Retry-After")))
+    raise SandboxError(f"{url} answered {status}: {detail}")
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _seconds(value: str | None) -> float:
+    try:
+        return max(0.0, float(value or ""))
+    except ValueError:  # the header may also hold a date
+        return 1.0
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else line[:_SHOWN_CHARS] + "…"

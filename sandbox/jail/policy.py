@@ -1,0 +1,120 @@
+"""What a program may see and do: data only. `enter`, `program` and `seccomp` carry it out."""
+
+from __future__ import annotations
+
+HOSTNAME = "sandbox"
+INNER_ID = 1000
+"""User and group of a program, as seen from inside. Not 0: execve by another user than root clears capabilities."""
+NOBODY_ID = 65534
+"""Whom a server that runs as root becomes before it enters the jail."""
+
+WORK_DIR = "/workspace"
+PROGRAM_NAME = "main.py"
+
+# --- what is visible -------------------------------------------------------------------------------------------------
+
+READ_ONLY = ("/usr",)
+READ_ONLY_IF_PRESENT = ("/etc/ld.so.cache", "/etc/alternatives")
+SYSTEM_DIRS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Links into /usr on most systems: copied as links there, bound where they are folders."""
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+DEVICE_LINKS = (
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+)
+
+PRIVATE_DIRS = ((WORK_DIR, "755"), ("/tmp", "1777"), ("/dev/shm", "1777"))  # noqa: S108
+"""Each a tmpfs of `work_dir_mb`, gone with the call."""
+PRIVATE_DIR_INODES = 65_536
+"""Inodes are kernel memory that a tmpfs' size does not count."""
+ROOT_SIZE = "1m"
+
+PROC_OPTIONS = "hidepid=2"
+"""Hides init: its command line would show where the server is installed."""
+MASKED_PROC = ("kcore", "keys", "key-users", "kallsyms", "kmsg", "timer_list", "sched_debug", "latency_stats")
+
+ETC_FILES = {
+    "/etc/passwd": f"sandbox:x:{INNER_ID}:{INNER_ID}::{WORK_DIR}:/bin/sh\n",
+    "/etc/group": f"sandbox:x:{INNER_ID}:\n",
+    "/etc/hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
+}
+
+BASE_ENV = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": WORK_DIR,
+    "LANG": "C.UTF-8",
+    # A killed program cannot flush: unbuffered output is what makes the partial output of a timeout complete.
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "MPLBACKEND": "Agg",
+    # One thread per call: the slots are the parallelism, and idle BLAS threads would count as processes.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
+# --- what is counted -------------------------------------------------------------------------------------------------
+
+WATCH_INTERVAL_S = 0.05
+MAX_FETCH_BYTES = 32 * 1024 * 1024
+OWN_PROCESSES = 2
+"""Launcher and init live in the program's user namespace, where RLIMIT_NPROC counts them too."""
+
+# --- which system calls are refused ----------------------------------------------------------------------------------
+
+DENIED_SYSCALLS = (
+    # namespaces and mounts: the way back out, and the largest part of the kernel that an unprivileged user can reach
+    *("unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "open_tree", "move_mount", "mount_setattr"),
+    *("open_tree_attr", "fsopen", "fsconfig", "fsmount", "fspick", "swapon", "swapoff", "quotactl", "quotactl_fd"),
+    # other processes
+    *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp"),
+    *("move_pages", "migrate_pages"),
+    # kernel interfaces with a long history of privilege escalation
+    *("io_uring_setup", "io_uring_enter", "io_uring_register", "userfaultfd", "bpf", "perf_event_open"),
+    *("add_key", "request_key", "keyctl", "fanotify_init", "modify_ldt", "personality", "vmsplice"),
+    # files by handle: skips every path check
+    *("name_to_handle_at", "open_by_handle_at"),
+    # the machine
+    *("kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "acct", "syslog"),
+    *("iopl", "ioperm", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname"),
+    *("vhangup", "nfsservctl", "lookup_dcookie", "uselib", "ustat", "sysfs", "_sysctl"),
+    # memory that belongs to no process and to no tmpfs of ours, so that no limit would count it
+    *("memfd_create", "memfd_secret", "shmget", "msgget", "semget"),
+)
+RECENT_SYSCALLS = {
+    "open_tree": 428,
+    "move_mount": 429,
+    "fsopen": 430,
+    "fsconfig": 431,
+    "fsmount": 432,
+    "fspick": 433,
+    "clone3": 435,
+    "pidfd_getfd": 438,
+    "process_madvise": 440,
+    "mount_setattr": 442,
+    "quotactl_fd": 443,
+    "memfd_secret": 447,
+    "open_tree_attr": 467,
+}
+"""Numbers, the same on every architecture, of calls that an installed libseccomp may be too old to know by name."""
+ABSENT_SYSCALLS = ("clone3",)
+"""Answered with ENOSYS: a filter cannot read clone3's flags, and C libraries then fall back to clone, whose it can."""
+
+NAMESPACE_FLAGS = {
+    "CLONE_NEWNS": 0x0002_0000,
+    "CLONE_NEWCGROUP": 0x0200_0000,
+    "CLONE_NEWUTS": 0x0400_0000,
+    "CLONE_NEWIPC": 0x0800_0000,
+    "CLONE_NEWUSER": 0x1000_0000,
+    "CLONE_NEWPID": 0x2000_0000,
+    "CLONE_NEWNET": 0x4000_0000,
+}
+"""What the jail is made of, and what a program may not make again with clone. Time namespaces cannot be made by it."""
+
+SOCKET_FAMILIES = (1, 2, 10, 16)
+"""unix, inet, inet6, netlink. The rest is refused: vsock, for one, ignores network namespaces and reaches the host."""
+SOCKET_FAMILY_MAX = 16
+TIOCSTI = 0x5412
+"""The ioctl that types into a terminal."""

@@ -1,0 +1,54 @@
+"""Compile the system-call policy to a BPF program: once, in the server. Inside a call the bytes are only loaded."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+from ...schemas.errors import ConfigError
+from . import policy
+
+
+def compile_filter() -> bytes:
+    """The filter of `policy` as BPF instructions.
+
+    A call of another architecture (i386, x32) ends the program: its numbers mean other calls.
+
+    Raises:
+        ConfigError: libseccomp cannot be loaded.
+    """
+    try:
+        import pyseccomp
+    except (ImportError, RuntimeError, OSError) as error:
+        remedy = "install the system package libseccomp2 and `rollbox[server]`"
+        raise ConfigError(f"seccomp: libseccomp cannot be loaded ({error}); {remedy}") from error
+    rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    refused, absent = pyseccomp.ERRNO(errno.EPERM), pyseccomp.ERRNO(errno.ENOSYS)
+    for name in policy.DENIED_SYSCALLS:
+        rules.add_rule(refused, _number(pyseccomp, name))
+    for name in policy.ABSENT_SYSCALLS:
+        rules.add_rule(absent, _number(pyseccomp, name))
+    for flag in policy.NAMESPACE_FLAGS.values():
+        rules.add_rule(refused, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
+    rules.add_rule(refused, "ioctl", pyseccomp.Arg(1, pyseccomp.EQ, policy.TIOCSTI))
+    _refuse_socket_families(pyseccomp, rules, refused)
+    return _exported(rules)
+
+
+def _number(pyseccomp: Any, name: str) -> int:
+    number = policy.RECENT_SYSCALLS.get(name)
+    return number if number is not None else int(pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name))
+
+
+def _refuse_socket_families(pyseccomp: Any, rules: Any, refused: int) -> None:
+    for family in set(range(policy.SOCKET_FAMILY_MAX)) - set(policy.SOCKET_FAMILIES):
+        rules.add_rule(refused, "socket", pyseccomp.Arg(0, pyseccomp.EQ, family))
+    rules.add_rule(refused, "socket", pyseccomp.Arg(0, pyseccomp.GT, policy.SOCKET_FAMILY_MAX))
+
+
+def _exported(rules: Any) -> bytes:
+    with open(os.memfd_create("seccomp"), "r+b") as file:
+        rules.export_bpf(file)
+        file.seek(0)
+        return file.read()

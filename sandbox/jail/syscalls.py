@@ -1,0 +1,109 @@
+"""The system calls that Python 3.11 does not offer. Each raises OSError with the call and its object in the text."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 0x1000
+MS_REC, MS_PRIVATE = 0x4000, 1 << 18
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC = 1, 2, 4, 8
+
+_MNT_DETACH = 2
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
+# The same on every architecture: these calls came after the numbers were unified.
+_SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 4, 22, 24
+_PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 38, 2
+_CAPABILITY_VERSION_3 = 0x2008_0522
+_EINVAL = 22
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    _checked(_libc.unshare(flags), "unshare")
+
+
+def mount(kind: str, target: str, flags: int, options: str = "", source: str = "none") -> None:
+    data = options.encode() or None
+    _checked(
+        _libc.mount(source.encode(), target.encode(), kind.encode() or None, ctypes.c_ulong(flags), data),
+        f"mount {target}",
+    )
+
+
+def pivot_root_here() -> None:
+    """Make the current directory the root, and let go of the old one, which is stacked on the same place."""
+    _checked(_libc.pivot_root(b".", b"."), "pivot_root")
+    _checked(_libc.umount2(b".", _MNT_DETACH), "umount of the old root")
+
+
+def clone_mount(path: str, attributes: int) -> int:
+    """A descriptor of a detached copy of the mounts at and under `path`, with `attributes` set on all of them."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    tree = _checked(_libc.syscall(_SYS_OPEN_TREE, _AT_FDCWD, path.encode(), flags), f"open_tree {path}")
+    attr = _MountAttr(attr_set=attributes, propagation=MS_PRIVATE)
+    where = (tree, b"", _AT_EMPTY_PATH | _AT_RECURSIVE)
+    result = _libc.syscall(_SYS_MOUNT_SETATTR, *where, ctypes.byref(attr), ctypes.c_size_t(ctypes.sizeof(attr)))
+    _checked(result, f"mount_setattr {path}")
+    return tree
+
+
+def attach_mount(tree: int, target: str) -> None:
+    where = (_AT_FDCWD, target.encode(), _MOVE_MOUNT_F_EMPTY_PATH)
+    _checked(_libc.syscall(_SYS_MOVE_MOUNT, tree, b"", *where), f"move_mount {target}")
+
+
+def set_hostname(name: str) -> None:
+    _checked(_libc.sethostname(name.encode(), ctypes.c_size_t(len(name))), "sethostname")
+
+
+def set_parent_death_signal(number: int) -> None:
+    _checked(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "prctl PDEATHSIG")
+
+
+def set_dumpable(dumpable: bool) -> None:
+    _checked(_libc.prctl(_PR_SET_DUMPABLE, int(dumpable), 0, 0, 0), "prctl DUMPABLE")
+
+
+def set_no_new_privileges() -> None:
+    _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl NO_NEW_PRIVS")
+
+
+def drop_capabilities() -> None:
+    """Empty all capability sets, the bounding set first: dropping from it needs CAP_SETPCAP."""
+    for capability in range(64):
+        if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+            if ctypes.get_errno() == _EINVAL:  # past the last capability of this kernel
+                break
+            _checked(-1, "prctl CAPBSET_DROP")
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+
+
+def load_seccomp_filter(instructions: bytes) -> None:
+    program = _FilterProgram(len(instructions) // 8, instructions)
+    _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0), "prctl SECCOMP")

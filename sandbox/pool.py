@@ -1,0 +1,50 @@
+"""Pool: what runs programs. The server knows nothing else of how it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from ..schemas.run import RunRequest, RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInfo:
+    """A pool's capacity and load.
+
+    Attributes:
+        kind: how programs are started.
+        slots: programs at a time. `queue`: requests that may wait. `running`, `waiting`: now.
+    """
+
+    kind: str
+    slots: int
+    queue: int
+    running: int
+    waiting: int
+
+
+class Pool(Protocol):
+    """Runs programs, a bounded number at a time. Safe to use from many tasks of one event loop."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End all programs that still run."""
+
+    async def run(self, request: RunRequest) -> RunResult:
+        """Run one program; a program's own failure is a result.
+
+        Cancelling the task ends the program, frees the slot, and is raised again.
+
+        Raises:
+            ToolError: (kind `arguments`) the request cannot be served as it is; the text names the field.
+            OverloadedError: the queue is full.
+            SandboxError: the program could not be run.
+        """
+        ...
+
+    def info(self) -> PoolInfo: ...

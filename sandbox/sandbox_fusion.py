@@ -1,0 +1,93 @@
+"""The wire format of SandboxFusion's `POST /run_code`, for clients that speak it already."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
+from ..schemas.run import RunRequest, RunResult, RunStatus
+from ..schemas.validation import validated
+
+
+class RunCodeRequest(BaseModel):
+    """Fields that SandboxFusion does not know are ignored, as it does.
+
+    Attributes:
+        run_timeout: seconds. `compile_timeout` is accepted and has no use for Python.
+        memory_limit_MB: -1 for the server's default.
+        files: path -> base64; None writes nothing.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    code: str
+    language: Literal["python"]
+    stdin: str | None = None
+    compile_timeout: float = 10
+    run_timeout: float = Field(default=10, gt=0)
+    memory_limit_MB: int = -1  # noqa: N815 - the wire's name
+    files: dict[str, str | None] = Field(default_factory=dict)
+    fetch_files: list[str] = Field(default_factory=list)
+
+    def to_run_request(self) -> RunRequest:
+        """
+        Raises:
+            ToolError: (kind `arguments`) a value is outside what the sandbox accepts.
+        """
+        limits: dict[str, float] = {"wall_s": self.run_timeout}
+        if self.memory_limit_MB > 0:
+            limits["memory_mb"] = self.memory_limit_MB
+        data = {
+            "code": self.code,
+            "language": self.language,
+            "stdin": self.stdin,
+            "files": {name: content for name, content in self.files.items() if content is not None},
+            "fetch_files": self.fetch_files,
+            "limits": limits,
+        }
+        try:
+            return validated(RunRequest, data, "run_code")
+        except ConfigError as error:
+            raise ToolError(str(error), ErrorKind.ARGUMENTS) from error
+
+
+class CommandRunResult(BaseModel):
+    """`return_code` is None after a time limit, and the negative signal number after a signal."""
+
+    status: Literal["Finished", "Error", "TimeLimitExceeded"]
+    execution_time: float | None = None
+    return_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class RunCodeResponse(BaseModel):
+    """`status` is `Success` for exit code 0, `Failed` for any other end, `SandboxError` when the code did not run."""
+
+    status: Literal["Success", "Failed", "SandboxError"]
+    message: str = ""
+    compile_result: CommandRunResult | None = None
+    run_result: CommandRunResult | None = None
+    executor_pod_name: str | None = None
+    files: dict[str, str] = Field(default_factory=dict)
+
+    @classmethod
+    def from_result(cls, result: RunResult) -> RunCodeResponse:
+        timed_out = result.status is RunStatus.TIMEOUT
+        killed_for = result.status.value if result.status in (RunStatus.MEMORY, RunStatus.OUTPUT_LIMIT) else ""
+        code = -result.signal if result.signal is not None else result.exit_code
+        run = CommandRunResult(
+            status="TimeLimitExceeded" if timed_out else "Finished",
+            execution_time=result.run_ms / 1000,
+            return_code=None if timed_out else code,
+            stdout=result.stdout,
+            stderr=result.stderr,
+        )
+        status: Literal["Success", "Failed"] = "Success" if result.status is RunStatus.OK else "Failed"
+        return cls(status=status, message=result.hint or killed_for, run_result=run, files=result.files)
+
+    @classmethod
+    def from_error(cls, error: SandboxError) -> RunCodeResponse:
+        return cls(status="SandboxError", message=str(error))

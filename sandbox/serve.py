@@ -1,0 +1,121 @@
+"""Serve: open the pool, verify the jail, serve HTTP, drain. Also the command line `python -m rollbox.sandbox.serve`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from types import FrameType
+
+import uvicorn
+import uvloop
+
+from ..schemas.errors import ConfigError
+from ..schemas.validation import validated
+from .process_pool import ProcessPool
+from .self_check import check_isolation
+from .server import create_app
+from .settings import SandboxSettings
+
+EXIT_CANNOT_START = 3
+"""The exit code of a server that refused to start; a supervisor should not restart it."""
+
+
+def serve(settings: SandboxSettings) -> None:
+    """Serve until SIGTERM or SIGINT, then drain: running programs get `drain_s`, new requests are refused.
+
+    Raises:
+        ConfigError: the address cannot be bound, or an isolation layer is missing.
+    """
+    # uvicorn raises the signal again once it has drained; without this the process would seem to have been killed.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _already_handled)
+    _allow_many_descriptors()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings))
+
+
+def _already_handled(number: int, frame: FrameType | None) -> None:
+    """The signal has done its work: the server has drained."""
+
+
+def _allow_many_descriptors() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def _serve(settings: SandboxSettings) -> None:
+    listener = _bound(settings)
+    async with ProcessPool(settings.slots, settings.queue) as pool:
+        layers = await check_isolation(pool)
+        config = uvicorn.Config(
+            create_app(pool, settings, layers),
+            http="httptools",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=settings.drain_s,
+        )
+        server = _Server(config, settings)
+        await server.serve(sockets=[listener])
+
+
+def _bound(settings: SandboxSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on host {settings.host!r}, port {settings.port}: {error.strerror or error}"
+        ) from error
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn server that says when it is ready, and ends with its parent."""
+
+    def __init__(self, config: uvicorn.Config, settings: SandboxSettings) -> None:
+        super().__init__(config)
+        self._settings = settings
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._settings.lifeline_fd is not None:
+            asyncio.get_running_loop().add_reader(self._settings.lifeline_fd, self._parent_gone)
+        if self._settings.ready_fd is not None and sockets:
+            os.write(self._settings.ready_fd, f"{sockets[0].getsockname()[1]}\n".encode())
+            os.close(self._settings.ready_fd)
+
+    def _parent_gone(self) -> None:
+        assert self._settings.lifeline_fd is not None
+        asyncio.get_running_loop().remove_reader(self._settings.lifeline_fd)
+        self.should_exit = True
+        self.force_exit = True  # nobody is left to read the answers
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line. Returns the exit code: 0 after draining, 3 when the server cannot start."""
+    options = {name: value for name, value in vars(_parser().parse_args(arguments)).items() if value is not None}
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        serve(validated(SandboxSettings, options, "command line"))
+    except ConfigError as error:
+        print(f"rollbox sandbox cannot start: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_CANNOT_START
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m rollbox.sandbox.serve", description="Serve the Rollbox sandbox.")
+    for name, field in SandboxSettings.model_fields.items():
+        default = "" if field.default is None or field.is_required() else f" (default {field.get_default()})"
+        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="VALUE", help=f"{name}{default}")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

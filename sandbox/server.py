@@ -1,0 +1,148 @@
+"""The HTTP server of the sandbox. `create_app` builds it around a ready pool; `serve` runs it.
+
+HTTP 200 means that the program ran: its own failure is in the result. Other answers are JSON objects with `kind`
+(an ErrorKind) and `detail` (a sentence): 422 and 413 the request is at fault, 429 the queue is full, 503 ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from .. import __version__
+from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
+from ..schemas.run import RunLimits, RunRequest
+from .disconnect import ClientGoneError, while_connected
+from .http_body import BodyCap, read_model
+from .pool import Pool
+from .sandbox_fusion import RunCodeRequest, RunCodeResponse
+from .settings import SandboxSettings
+
+_CLIENT_CLOSED_REQUEST = 499
+_LARGE_CHARS = 262_144
+
+
+def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = ()) -> FastAPI:
+    """The sandbox's HTTP interface to `pool`, which must be open and stay so.
+
+    Args:
+        layers: names of the isolation layers that were verified, for `/v1/info`.
+    """
+    app = FastAPI(title="Rollbox sandbox", version=__version__)
+    app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
+    app.add_exception_handler(RollboxError, _rollbox_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientGoneError, _client_gone)
+    app.add_exception_handler(Exception, _unexpected)
+    _add_run_routes(app, pool, settings)
+    _add_state_routes(app, pool, settings, layers)
+    return app
+
+
+def _add_run_routes(app: FastAPI, pool: Pool, settings: SandboxSettings) -> None:
+    @app.post("/v1/run", openapi_extra=_body_schema(RunRequest))
+    async def run(request: Request) -> Response:
+        """Run a program; answers with a RunResult."""
+        asked = _allowed(await read_model(request, RunRequest), settings)
+        return await _json(await while_connected(request, pool.run(asked)))
+
+    @app.post("/run_code", openapi_extra=_body_schema(RunCodeRequest))
+    async def run_code(request: Request) -> Response:
+        """SandboxFusion's call."""
+        asked = _allowed((await read_model(request, RunCodeRequest)).to_run_request(), settings)
+        try:
+            answer = RunCodeResponse.from_result(await while_connected(request, pool.run(asked)))
+        except SandboxError as error:
+            answer = RunCodeResponse.from_error(error)
+        return await _json(answer)
+
+
+def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...]) -> None:
+    @app.get("/v1/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/v1/ping")
+    async def ping() -> str:
+        return "pong"
+
+    @app.get("/v1/info")
+    async def info() -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "isolation": list(layers),
+            "pool": asdict(pool.info()),
+            "default_limits": RunLimits().model_dump(),
+            "max_wall_s": settings.max_wall_s,
+            "max_memory_mb": settings.max_memory_mb,
+            "max_body_mb": settings.max_body_mb,
+        }
+
+
+def _body_schema(model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema.pop("$defs", None)
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _allowed(request: RunRequest, settings: SandboxSettings) -> RunRequest:
+    """
+    Raises:
+        ToolError: (kind `arguments`) it asks for more than this server gives.
+    """
+    for field, most in (("wall_s", settings.max_wall_s), ("memory_mb", settings.max_memory_mb)):
+        asked = getattr(request.limits, field)
+        if asked > most:
+            raise ToolError(f"limits.{field}: {asked} is more than this server allows ({most})", ErrorKind.ARGUMENTS)
+    return request
+
+
+async def _json(answer: BaseModel) -> Response:
+    files: dict[str, str] = getattr(answer, "files", {})
+    large = sum(map(len, files.values())) > _LARGE_CHARS
+    text = await asyncio.to_thread(answer.model_dump_json) if large else answer.model_dump_json()
+    return Response(text, media_type="application/json")
+
+
+def _error(status: int, kind: ErrorKind, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"kind": kind.value, "detail": detail}, status, headers)
+
+
+async def _rollbox_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, ToolError):
+        return _error(HTTPStatus.UNPROCESSABLE_ENTITY, error.kind, str(error))
+    if isinstance(error, OverloadedError):
+        headers = {"Retry-After": str(math.ceil(error.retry_after_s))}
+        return _error(HTTPStatus.TOO_MANY_REQUESTS, error.kind, str(error), headers)
+    return _error(HTTPStatus.SERVICE_UNAVAILABLE, ErrorKind.INFRA, str(error))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _error(error.status_code, ErrorKind.ARGUMENTS, str(error.detail), dict(error.headers or {}))
+
+
+async def _client_gone(request: Request, error: Exception) -> Response:
+    """Nobody reads this; the code is the one that proxies log for it."""
+    return Response(status_code=_CLIENT_CLOSED_REQUEST)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """The traceback goes to the server's log, not to the client."""
+    return _error(HTTPStatus.INTERNAL_SERVER_ERROR, ErrorKind.INFRA, "unexpected error; see the server's log")
+
+
+if __name__ == "__main__":
+    from .serve import main
+
+    sys.exit(main())

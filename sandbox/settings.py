@@ -1,0 +1,34 @@
+"""The settings of one sandbox server."""
+
+from __future__ import annotations
+
+import os
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class SandboxSettings(BaseModel):
+    """What a sandbox server is started with.
+
+    Attributes:
+        port: 0 takes a free one; `ready_fd` is then how to learn it.
+        slots: programs that run at a time; the default is one per usable core.
+        queue: requests that may wait for a slot; one more is answered with 429.
+        max_body_mb: the largest request body. `max_wall_s`, `max_memory_mb`: the most that a request may ask for.
+        drain_s: how long SIGTERM waits for running programs before it ends them.
+        ready_fd: descriptor to which the port is written, as a line, once requests are served.
+        lifeline_fd: descriptor of a pipe; the server ends when its other end closes.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65_535)
+    slots: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=4096)
+    queue: int = Field(default=1024, ge=0)
+    max_body_mb: int = Field(default=96, ge=1, le=1024)
+    max_wall_s: float = Field(default=600.0, gt=0, le=3600)
+    max_memory_mb: int = Field(default=16_384, ge=16)
+    drain_s: int = Field(default=30, ge=0)
+    ready_fd: int | None = Field(default=None, ge=3)
+    lifeline_fd: int | None = Field(default=None, ge=3)

@@ -1,0 +1,72 @@
+"""Verdict: from what init and the captures saw to a RunResult, with a hint on common mistakes."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+
+from ..schemas.run import RunRequest, RunResult, RunStatus
+from .capture import Capture
+from .jail.frames import JobLimits, Outcome
+
+_MEMORY_ERROR = re.compile(r"(?:\w+\.)*_?\w*MemoryError\b")
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_BY_REASON = {"wall": RunStatus.TIMEOUT, "memory": RunStatus.MEMORY, "server": RunStatus.OUTPUT_LIMIT}
+
+
+def judge(
+    request: RunRequest, limits: JobLimits, outcome: Outcome, stdout: Capture, stderr: Capture, *, asked_s: float
+) -> RunResult:
+    """Build the result of a run that was asked for at `asked_s` (CLOCK_MONOTONIC)."""
+    code = os.waitstatus_to_exitcode(outcome["wait_status"])
+    error_text = stderr.text()
+    last_line = error_text.rstrip().rpartition("\n")[2]
+    status = _status(outcome, limits, code, last_line)
+    return RunResult(
+        status=status,
+        exit_code=code if code >= 0 else None,
+        signal=-code if code < 0 else None,
+        stdout=stdout.text(),
+        stderr=error_text,
+        stdout_bytes=stdout.total_bytes,
+        stderr_bytes=stderr.total_bytes,
+        stdout_truncated=stdout.truncated,
+        stderr_truncated=stderr.truncated,
+        hint=_hint(request, outcome, last_line),
+        files=outcome["files"],
+        start_ms=(outcome["started_s"] - asked_s) * 1000,
+        run_ms=(outcome["ended_s"] - outcome["started_s"]) * 1000,
+        cpu_ms=outcome["cpu_s"] * 1000,
+        peak_memory_mb=outcome["peak_memory_bytes"] / 2**20,
+    )
+
+
+def _status(outcome: Outcome, limits: JobLimits, code: int, last_line: str) -> RunStatus:
+    if outcome["reason"] in _BY_REASON:
+        return _BY_REASON[outcome["reason"]]
+    if code == -signal.SIGXCPU:
+        return RunStatus.TIMEOUT
+    # The kernel's second answer to too much CPU time, for a program that caught the first.
+    if code == -signal.SIGKILL and outcome["cpu_s"] >= math.ceil(limits["cpu_s"]):
+        return RunStatus.TIMEOUT
+    if code == 1 and _MEMORY_ERROR.match(last_line):
+        return RunStatus.MEMORY
+    return RunStatus.OK if code == 0 else RunStatus.ERROR
+
+
+def _hint(request: RunRequest, outcome: Outcome, last_line: str) -> str | None:
+    if outcome["unfetched"]:
+        sizes = ", ".join(f"{name} ({size} bytes)" for name, size in outcome["unfetched"].items())
+        return f"too large to send back: {sizes}"
+    if last_line.startswith("EOFError") and request.stdin is None:
+        return "no stdin is attached, so input() has nothing to read: put the data in the code, or pass `stdin`"
+    if last_line.startswith("SyntaxError: 'await' outside"):
+        return (
+            "a program cannot await at its top level: put the code in `async def main()` and call asyncio.run(main())"
+        )
+    missing = _MISSING_MODULE.match(last_line)
+    if missing:
+        return f"{missing[1]} is not installed in the sandbox, and there is no network to install it from"
+    return None

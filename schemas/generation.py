@@ -1,0 +1,44 @@
+"""What an inference engine is asked and what it answers: tokens in, tokens out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+FinishReason = Literal["stop", "length"]
+
+
+class SamplingParams(BaseModel):
+    """How to sample. `temperature=0` is greedy; `top_k=0` means no such limit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    temperature: float = Field(default=1.0, ge=0, le=100, allow_inf_nan=False)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)
+    max_tokens: int = Field(default=256, ge=1)
+    stop_token_ids: list[int] = Field(default_factory=list)
+    seed: int | None = None
+
+
+class TokenOutput(BaseModel):
+    """Sampled tokens, as sampled.
+
+    Attributes:
+        token_ids: [n] ids, the stop token included when there was one.
+        logprobs: [n] natural-log probabilities under the model at temperature 1 (vLLM's `raw_logprobs`).
+        finish_reason: `stop` for a stop token, `length` for `max_tokens` or the context's end.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    token_ids: list[int]
+    logprobs: list[float]
+    finish_reason: FinishReason
+
+    @model_validator(mode="after")
+    def _same_length(self) -> TokenOutput:
+        if len(self.token_ids) != len(self.logprobs):
+            raise ValueError(f"{len(self.token_ids)} token ids but {len(self.logprobs)} logprobs")
+        return self

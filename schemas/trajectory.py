@@ -1,0 +1,147 @@
+"""Trajectories: the conversation, its exact tokens, masks and spans, the calls, and the rewards."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from .call_record import CallRecord
+
+
+class StopReason(StrEnum):
+    """Why a trajectory ended."""
+
+    ANSWERED = "answered"
+    MAX_TURNS = "max_turns"
+    MAX_INVALID_CALLS = "max_invalid_calls"
+    TURN_TRUNCATED = "turn_truncated"
+    CONTEXT_FULL = "context_full"
+    DEADLINE = "deadline"
+    INFRA = "infra"
+
+
+class Sample(BaseModel):
+    """One question, as read from a data set.
+
+    Attributes:
+        messages: chat messages, `{"role", "content"}`.
+        tools_kwargs: per tool name, `{"create_kwargs": {...}}`, in verl's layout.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    sample_id: str
+    data_source: str
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    ground_truth: str | None = None
+    extra_info: dict[str, Any] = Field(default_factory=dict)
+    tools_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+
+class Span(BaseModel):
+    """A stretch of `response_ids`: `[start, end)`. Spans lie one after the other and cover all of it.
+
+    `assistant` spans are generated (mask 1), `context` spans are tool output and template text (mask 0).
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["assistant", "context"]
+    turn: int = Field(ge=0)
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+
+
+class Timing(BaseModel):
+    """Seconds by the clock, summed over the trajectory; calls of one turn that ran side by side overlap."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    generate_s: float = 0.0
+    queue_s: float = 0.0
+    run_s: float = 0.0
+    total_s: float = 0.0
+
+
+class Rewards(BaseModel):
+    """The reward and what it is made of.
+
+    Attributes:
+        parts: name -> value after weighting; they sum to `total`.
+        raw: name -> value before weighting.
+        correct: the outcome alone; None when it was not scored.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    total: float
+    parts: dict[str, float] = Field(default_factory=dict)
+    raw: dict[str, float] = Field(default_factory=dict)
+    correct: bool | None = None
+
+
+class Trajectory(BaseModel):
+    """One finished rollout.
+
+    Attributes:
+        messages: the conversation as text, the tool messages included.
+        prompt_ids: [P] ids. response_ids: [R] ids, generated and context alike, as sampled.
+        response_mask: [R], 1 for a generated token, 0 for context. response_logprobs: [R], 0.0 where the mask is 0.
+        draft_calls: calls inside a closed `<think>`, which were not run.
+        infra_failed: something failed through our fault: leave the sample out of loss and score.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    trajectory_id: str
+    sample: Sample
+    messages: list[dict[str, Any]]
+    prompt_ids: list[int]
+    response_ids: list[int] = Field(default_factory=list)
+    response_mask: list[int] = Field(default_factory=list)
+    response_logprobs: list[float] = Field(default_factory=list)
+    spans: list[Span] = Field(default_factory=list)
+    assistant_texts: list[str] = Field(default_factory=list)
+    records: list[CallRecord] = Field(default_factory=list)
+    tool_rewards: dict[str, float] = Field(default_factory=dict)
+    stop_reason: StopReason
+    draft_calls: int = 0
+    infra_failed: bool = False
+    error: str | None = None
+    timing: Timing = Field(default_factory=Timing)
+    rewards: Rewards | None = None
+
+    @property
+    def num_turns(self) -> int:
+        """Assistant turns."""
+        return len(self.assistant_texts)
+
+    @property
+    def answer_text(self) -> str:
+        """The model's last turn outside its tool calls; empty when the trajectory ended on tool output.
+
+        This is what an outcome reward may read: never tool output, never a call's arguments.
+        """
+        last = self.messages[-1]
+        return str(last.get("content") or "") if last["role"] == "assistant" else ""
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Trajectory:
+        n = len(self.response_ids)
+        lengths = {"response_mask": len(self.response_mask), "response_logprobs": len(self.response_logprobs)}
+        for name, length in lengths.items():
+            if length != n:
+                raise ValueError(f"{name} has {length} entries for {n} response_ids")
+        position = 0
+        for span in self.spans:
+            if span.start != position or span.end < span.start:
+                raise ValueError(f"span {span.kind} [{span.start}, {span.end}) does not follow position {position}")
+            expected = 1 if span.kind == "assistant" else 0
+            if any(bit != expected for bit in self.response_mask[span.start : span.end]):
+                raise ValueError(f"mask inside {span.kind} span [{span.start}, {span.end}) is not all {expected}")
+            position = span.end
+        if position != n:
+            raise ValueError(f"spans cover {position} of {n} response_ids")
+        return self

@@ -1,0 +1,155 @@
+"""Nothing outlives a call: not a daemon, not after a disconnect, not after the server's own death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollbox.sandbox.client import Sandbox
+from rollbox.schemas.run import RunLimits, RunRequest
+
+from .conftest import RunCode
+from .server_process import ServerProcess, processes_with, serving, until
+
+SLEEPER = "import time; print('started'); time.sleep(300)"
+
+
+@pytest.fixture
+def marker() -> str:
+    return f"marker-{uuid.uuid4()}"
+
+
+async def test_s03_a_grandchild_that_holds_the_pipe(run: RunCode, cases: dict[str, Any]) -> None:
+    case = cases["S03"]["input"]
+    code = case["code"].replace("'30'", "'30.125'")
+    result = await run(code, wall_s=case["timeout_s"])
+    assert (result.status, result.stdout) == ("ok", "parent done\n")
+    assert result.run_ms < 2000
+    assert processes_with("30.125") == []
+
+
+async def test_a_daemon_in_a_session_of_its_own_is_gone(run: RunCode, marker: str) -> None:
+    result = await run(
+        """
+import os, signal, subprocess, sys
+read, write = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        subprocess.Popen(["sleep", "300", *sys.argv[1:]][:2])
+        os.write(write, b"x")
+        os.execvp(sys.executable, [sys.executable, "-c", "import time; time.sleep(300)", sys.argv[1]])
+    os._exit(0)
+os.read(read, 1)
+print("left")
+""",
+        args=[marker],
+    )
+    assert (result.status, result.stdout) == ("ok", "left\n")
+    assert processes_with(marker) == []
+
+
+async def test_orphans_are_reaped(run: RunCode) -> None:
+    # More orphans than processes are allowed at a time: unreaped ones would count.
+    result = await run(
+        """
+import os, time
+for _ in range(40):
+    pid = os.fork()
+    if pid == 0:
+        if os.fork() == 0:
+            os._exit(0)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    time.sleep(0.02)
+print("ok")
+""",
+        processes=16,
+    )
+    assert result.stdout == "ok\n"
+
+
+async def test_timeout_kills_the_whole_tree(run: RunCode, marker: str) -> None:
+    code = "import os, time\nfor _ in range(3): os.fork()\nos.setsid() if os.getpid() % 2 else None\ntime.sleep(300)"
+    assert (await run(code, args=[marker], wall_s=0.5)).status == "timeout"
+    assert processes_with(marker) == []
+
+
+async def test_a_disconnected_client_frees_its_slot(marker: str) -> None:
+    with serving("--slots", "1", "--queue", "0") as server:
+        async with Sandbox.connect(server.url, max_retries=0) as sandbox:
+            running = asyncio.create_task(sandbox.run(RunRequest(code=SLEEPER, args=[marker])))
+            await until(lambda: len(processes_with(marker)) == 1)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            await until(lambda: processes_with(marker) == [])
+            assert (await sandbox.run(RunRequest(code="print(1)"), deadline_s=30)).stdout == "1\n"
+
+
+async def test_a_disconnect_while_queued_leaves_the_queue(marker: str) -> None:
+    with serving("--slots", "1", "--queue", "1") as server:
+        async with Sandbox.connect(server.url) as sandbox:
+            first = asyncio.create_task(sandbox.run(RunRequest(code=SLEEPER, args=[marker])))
+            await until(lambda: len(processes_with(marker)) == 1)
+            queued = asyncio.create_task(sandbox.run(RunRequest(code="print(2)")))
+            await _until_waiting(sandbox, 1)
+            queued.cancel()
+            await _until_waiting(sandbox, 0)
+            first.cancel()
+            await asyncio.gather(first, queued, return_exceptions=True)
+            assert (await sandbox.run(RunRequest(code="print(3)"), deadline_s=30)).stdout == "3\n"
+
+
+async def _until_waiting(sandbox: Sandbox, number: int) -> None:
+    deadline = time.monotonic() + 20
+    while (await sandbox.info())["pool"]["waiting"] != number:
+        assert time.monotonic() < deadline
+
+
+async def _start_sleepers(server: ServerProcess, marker: str, number: int) -> list[asyncio.Task[Any]]:
+    async def one() -> None:
+        async with Sandbox.connect(server.url, max_retries=0) as sandbox:
+            await sandbox.run(RunRequest(code=SLEEPER, args=[marker], limits=RunLimits(wall_s=300)))
+
+    tasks = [asyncio.create_task(one()) for _ in range(number)]
+    await until(lambda: len(processes_with(marker)) == number)
+    return tasks
+
+
+@pytest.mark.parametrize("how", ["kill", "lifeline"])
+async def test_nothing_is_left_when_the_server_dies(how: str, marker: str) -> None:
+    with serving("--slots", "3") as server:
+        tasks = await _start_sleepers(server, marker, 3)
+        launchers = processes_with("jail.launcher")
+        assert launchers
+        if how == "kill":
+            server.process.kill()
+        else:
+            server.let_go()
+        await until(lambda: processes_with(marker) == [])
+        await asyncio.to_thread(server.process.wait, 30)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await until(lambda: not set(launchers) & set(processes_with("jail.launcher")))
+
+
+async def test_no_descriptor_process_or_mount_is_left_after_many_runs(server: ServerProcess, run: RunCode) -> None:
+    def held() -> tuple[int, int]:
+        return len(os.listdir(f"/proc/{server.process.pid}/fd")), Path("/proc/self/mountinfo").read_text().count("\n")
+
+    async def run_some() -> None:
+        await asyncio.gather(*(run(code) for code in ("print(1)", "1/0", "import os; os.kill(os.getpid(), 9)")))
+
+    await run_some()
+    before = held()
+    for _ in range(5):
+        await run_some()
+    assert held() == before

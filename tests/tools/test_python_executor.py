@@ -1,0 +1,119 @@
+"""PythonExecutorTool with a real sandbox server: what the model reads, and what the record says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rollbox.schemas.errors import ErrorKind
+from rollbox.schemas.tool import ToolCall
+from rollbox.tools import sandbox_connection
+from rollbox.tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
+from rollbox.tools.python_executor import PythonExecutorTool
+
+from ..sandbox.known_answers import ANSWERS
+
+NO_OUTPUT = "(The program printed nothing. Use print() to see a value.)"
+
+
+@pytest.fixture
+async def tool() -> AsyncIterator[PythonExecutorTool]:
+    made = PythonExecutorTool({"timeout_sec": 5, "memory_mb": 256})
+    yield made
+    await made.aclose()
+
+
+async def run(tool: PythonExecutorTool, code: Any, **limits: Any) -> Answer:
+    tools = {tool.name: tool}
+    async with TrajectoryTools(tools, make_validators(tools), "t", limits=DispatchLimits(**limits)) as session:
+        return await session.call(ToolCall(name="python", arguments={"code": code}), 0, 0)
+
+
+async def test_output_and_record(tool: PythonExecutorTool) -> None:
+    answer = await run(tool, "print(6 * 7)")
+    assert answer.response.text == "42"
+    record = answer.record
+    assert (record.error_kind, record.executed, record.truncated) == (None, True, False)
+    assert record.run_ms > 0
+    assert record.metrics["cpu_ms"] > 0
+
+
+async def test_fifty_known_answers_at_once(tool: PythonExecutorTool) -> None:
+    programs = list(ANSWERS.values())
+    assert len(programs) >= 50
+    answers = await asyncio.gather(*(run(tool, program) for program, _ in programs))
+    for (program, expected), answer in zip(programs, answers, strict=True):
+        assert answer.record.error_kind is None, program
+        assert answer.response.text == (expected.rstrip() or NO_OUTPUT), program
+
+
+async def test_an_error_shows_its_own_lines(tool: PythonExecutorTool) -> None:
+    answer = await run(tool, "print('before')\nimport json\njson.loads('x')")
+    assert answer.record.error_kind is ErrorKind.USER_CODE
+    assert answer.record.error == "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    text = answer.response.text or ""
+    assert text.startswith("before\nTraceback (most recent call last):")
+    assert 'File "main.py", line 3' in text
+    assert "json/decoder.py" not in text
+    assert "/workspace" not in text
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        ("while True: pass", ErrorKind.TIMEOUT, "Timed out after 0.5 s."),
+        ("x = bytearray(10**10)", ErrorKind.MEMORY, "Out of memory: the limit is 256 MiB."),
+        ("import os; os._exit(7)", ErrorKind.USER_CODE, "The program ended with exit code 7."),
+        ("import os; os.kill(os.getpid(), 9)", ErrorKind.USER_CODE, "ended by signal 9"),
+        ("int(input())", ErrorKind.USER_CODE, "Hint: "),
+        ("await f()", ErrorKind.USER_CODE, "Hint: "),
+    ],
+)
+async def test_each_way_to_fail(code: str, kind: ErrorKind, said: str) -> None:
+    tool = PythonExecutorTool({"timeout_sec": 0.5 if kind is ErrorKind.TIMEOUT else 10, "memory_mb": 256})
+    answer = await run(tool, code)
+    await tool.aclose()
+    assert answer.record.error_kind is kind
+    assert said in (answer.response.text or "")
+
+
+async def test_no_output_is_said(tool: PythonExecutorTool) -> None:
+    assert (await run(tool, "x = 1")).response.text == NO_OUTPUT
+
+
+async def test_a_fence_is_taken_off(tool: PythonExecutorTool) -> None:
+    assert (await run(tool, "```python\nprint(1)\n```")).response.text == "1"
+
+
+async def test_s01_large_output_keeps_its_end(tool: PythonExecutorTool, cases: dict[str, Any]) -> None:
+    answer = await run(tool, cases["S01"]["input"])
+    assert answer.record.error_kind is None
+    assert answer.record.truncated
+    assert (answer.response.text or "").endswith("END")
+
+
+@pytest.mark.parametrize("code", ["", "   ", "print('\ud800')"])
+async def test_code_that_is_none_is_the_models_mistake(tool: PythonExecutorTool, code: str) -> None:
+    answer = await run(tool, code)
+    assert answer.record.error_kind is ErrorKind.ARGUMENTS
+
+
+async def test_a_sandbox_that_is_down_is_not_the_models_mistake() -> None:
+    tool = PythonExecutorTool({"sandbox_url": "http://127.0.0.1:9"})
+    answer = await run(tool, "print(1)", call_timeout_s=3)
+    await tool.aclose()
+    assert answer.record.error_kind is ErrorKind.INFRA
+    assert answer.response.text == "The tool 'python' is unavailable at the moment."
+
+
+async def test_tools_of_one_process_share_the_embedded_server() -> None:
+    first, second = PythonExecutorTool({}), PythonExecutorTool({})
+    await asyncio.gather(run(first, "print(1)"), run(second, "print(2)"))
+    assert len(sandbox_connection._open) == 1
+    await first.aclose()
+    assert (await run(second, "print(3)")).response.text == "3"
+    await second.aclose()
+    assert sandbox_connection._open == {}

@@ -1,0 +1,1 @@
+"""The tools YAML files that ship with Rollbox."""
