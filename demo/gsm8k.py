@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,12 @@ from ..schemas.trajectory import Sample
 SAMPLE_FILE = Path(__file__).parent / "data" / "gsm8k_sample.jsonl"
 """The first 40 test questions, under their MIT licence (`gsm8k_LICENSE` beside the file)."""
 
-_INSTRUCTIONS = """You solve word problems step by step. Use the calculator for arithmetic, python for more.
-To use a tool, write exactly:
+_INSTRUCTIONS = """You solve word problems with a calculator. First write a tool call, exactly so:
+Let's calculate.
 <tool_call>
 {"name": "calculator", "arguments": {"expression": "3 * (4 + 5)"}}
 </tool_call>
-and stop. The result comes in the next message. When you know the answer, end with a line: #### <number>"""
+The result comes in the next message. Call again if you need to, then end with a line: #### <number>"""
 
 
 def few_shot_samples(path: Path, limit: int | None = None) -> list[Sample]:
@@ -38,36 +37,28 @@ def few_shot_messages() -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "system", "content": _INSTRUCTIONS}]
     messages += _example(
         "A box holds 12 pencils. Mia buys 7 boxes and gives away 15 pencils. How many pencils does she have left?",
-        [("She has 7 boxes of 12 pencils and gives away 15.", "calculator", {"expression": "7 * 12 - 15"}, "69")],
+        [("7 * 12 - 15", "69")],
         "Mia has 69 pencils left.\n#### 69",
     )
     messages += _example(
         "A train rides 3 hours at 80 km per hour, then 2 hours at 95 km per hour. How far does it ride in all?",
-        [
-            ("First the way in the first 3 hours.", "calculator", {"expression": "3 * 80"}, "240"),
-            ("Now the way in the next 2 hours, added to it.", "calculator", {"expression": "240 + 2 * 95"}, "430"),
-        ],
+        [("3 * 80", "240"), ("240 + 2 * 95", "430")],
         "It rides 430 km in all.\n#### 430",
     )
     messages += _example(
-        "Tom saves $1 on the first day, and each day $2 more than the day before. How much has he after 10 days?",
-        [
-            (
-                "He saves 1, 3, 5, ... for 10 days; I add them up.",
-                "python",
-                {"code": "print(sum(1 + 2 * day for day in range(10)))"},
-                "100",
-            )
-        ],
-        "Tom has $100 after 10 days.\n#### 100",
+        "Ben has $50. He buys 3 shirts at $9 each and spends half of the rest on a book. How much has he left?",
+        [("(50 - 3 * 9) / 2", "11.5")],
+        "Ben has $11.50 left.\n#### 11.5",
     )
     return messages
 
 
-def _example(question: str, steps: Iterable[tuple[str, str, dict[str, str], str]], answer: str) -> list[dict[str, Any]]:
+def _example(question: str, steps: list[tuple[str, str]], answer: str) -> list[dict[str, Any]]:
+    """A conversation that computes each (expression, result) and then answers."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": question}]
-    for thought, name, arguments, output in steps:
-        call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-        messages.append({"role": "assistant", "content": thought, "tool_calls": [call]})
-        messages.append({"role": "tool", "content": output})
+    for expression, result in steps:
+        call = {"name": "calculator", "arguments": {"expression": expression}}
+        call_text = {"role": "assistant", "content": "Let's calculate."}
+        messages.append(call_text | {"tool_calls": [{"type": "function", "function": call}]})
+        messages.append({"role": "tool", "content": result})
     return [*messages, {"role": "assistant", "content": answer}]

@@ -104,8 +104,9 @@ def _words(rng: random.Random, split: Split) -> dict[str, str]:
 def _draw_arithmetic(rng: random.Random, split: Split) -> Problem:
     operator = rng.choice(tuple(OPERATOR_VERBS))
     a, b = _first_pair(rng, operator)
-    expression, value, operands = f"{a} {operator} {b}", _evaluate(a, operator, b), (a, b)
-    if operator in "+-" and rng.random() < 0.3:
+    expression, value = f"{a} {operator} {b}", _evaluate(a, operator, b)
+    operands: tuple[int, ...] = (a, b)
+    if operator in "+-" and max(a, b) < 1000 and rng.random() < 0.6:
         c = rng.randint(2, 30)
         expression, value, operands = f"({expression}) * {c}", value * c, (a, b, c)
     text = rng.choice(PLAIN).format(expression=expression)

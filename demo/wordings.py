@@ -58,7 +58,11 @@ TWO_STEP: tuple[tuple[Operator, Operator, str], ...] = (
     ("*", "-", "First {name} buys {a} boxes of {b} {items}, then loses {c}. How many {items} are left?"),
     ("*", "+", "First {name} fills {a} shelves with {b} {items} each, then adds {c}. How many {items} are there?"),
     ("+", "*", "First {name} finds {a} {items}, then {b} more, every day. How many are found in {c} days?"),
-    ("-", "*", "First {name} sells a box for {a} coins that cost {b}, then does so {c} times. How many coins are earned?"),
+    (
+        "-",
+        "*",
+        "First {name} sells a box for {a} coins that cost {b}, then {c} in all. How many coins are earned?",
+    ),
     ("+", "-", "First {name} gets {a} {items} and {b} more, then sells {c}. How many {items} are left?"),
     ("-", "+", "First {name} had {a} {items} and used {b}, then found {c}. How many {items} are there now?"),
     ("*", "/", "First {name} opens {a} bags of {b} {items}, then {c} friends share them. How many does each get?"),

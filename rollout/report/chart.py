@@ -34,7 +34,8 @@ def _draw_rewards(axis: Any, summary: RunSummary) -> None:
     names = [*summary.reward_parts, "total"]
     values = [*summary.reward_parts.values(), summary.mean_reward or 0.0]
     bars = axis.bar(names, values, color=[_BLUE] * (len(names) - 1) + [_GREEN])
-    axis.bar_label(bars, fmt="%.3f")
+    axis.bar_label(bars, fmt="%.3f", padding=2)
+    axis.margins(y=0.1)
     axis.set_title("mean reward by part")
     axis.tick_params(axis="x", labelrotation=15)
 
@@ -72,6 +73,7 @@ def _draw_calls(axis: Any, summary: RunSummary) -> None:
 
 def _draw_time(axis: Any, summary: RunSummary) -> None:
     bars = axis.barh(["run", "queue", "generate"], [summary.run_s, summary.queue_s, summary.generate_s], color=_BLUE)
-    axis.bar_label(bars, fmt="%.1f s")
+    axis.bar_label(bars, fmt="%.1f s", padding=3)
+    axis.margins(x=0.15)
     axis.set_title("time, summed over trajectories")
     axis.set_xlabel("seconds")
