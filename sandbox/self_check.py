@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..schemas.errors import ConfigError, SandboxError
 from ..schemas.run import RunLimits, RunRequest, RunStatus
+from .interpreter import Interpreter
+from .jail import policy
 from .pool import Pool
 
 NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup")
@@ -34,7 +37,7 @@ print(json.dumps({
     "descriptors": sorted(os.listdir("/proc/self/fd")),
     "processes": resource.getrlimit(resource.RLIMIT_NPROC)[1],
     "memory": resource.getrlimit(resource.RLIMIT_DATA)[1],
-    "private": os.listdir("/workspace") == ["main.py"] and os.listdir("/tmp") == [],
+    "private": all(set(os.listdir(folder)) == set(names) for folder, names in PRIVATE.items()),
 }))
 """
 
@@ -52,7 +55,8 @@ async def check_isolation(pool: Pool) -> tuple[str, ...]:
     Raises:
         ConfigError: a layer is missing, or the jail cannot be built; the text names it and the remedy.
     """
-    request = RunRequest(code=f"NAMESPACES = {NAMESPACES!r}\n{_PROBE}", limits=RunLimits(wall_s=60))
+    code = f"NAMESPACES = {NAMESPACES!r}\nPRIVATE = {_private_folders()!r}\n{_PROBE}"
+    request = RunRequest(code=code, limits=RunLimits(wall_s=60))
     try:
         result = await pool.run(request)
     except SandboxError as error:
@@ -64,6 +68,16 @@ async def check_isolation(pool: Pool) -> tuple[str, ...]:
         if not layer.holds:
             raise ConfigError(f"isolation: layer {layer.name!r} is missing; {layer.remedy}")
     return tuple(layer.name for layer in layers)
+
+
+def _private_folders() -> dict[str, list[str]]:
+    """What the private folders of a fresh jail hold: the program, and the way to an interpreter that lives there."""
+    shown = {"/workspace": {policy.PROGRAM_NAME}, "/tmp": set[str]()}  # noqa: S108 - the jail's own
+    for bind in Interpreter.current().binds:
+        for folder, names in shown.items():
+            if Path(bind).is_relative_to(folder):
+                names.add(Path(bind).relative_to(folder).parts[0])
+    return {folder: sorted(names) for folder, names in shown.items()}
 
 
 def _layers(seen: dict[str, Any]) -> list[_Layer]:

@@ -30,12 +30,12 @@ class ServerProcess:
 
 @contextmanager
 def serving(
-    *arguments: str, before: tuple[str, ...] = (), env: dict[str, str] | None = None
+    *arguments: str, before: tuple[str, ...] = (), env: dict[str, str] | None = None, python: str = sys.executable
 ) -> Iterator[ServerProcess]:
     """Start a server on a free port; end it by its lifeline. `before` is a command that runs it."""
     lifeline_read, lifeline = os.pipe()
     ready_read, ready_write = os.pipe()
-    command = [*before, sys.executable, "-m", "rollbox.sandbox.serve", "--port", "0", *arguments]
+    command = [*before, python, "-m", "rollbox.sandbox.serve", "--port", "0", *arguments]
     process = subprocess.Popen(
         [*command, "--ready-fd", str(ready_write), "--lifeline-fd", str(lifeline_read)],
         pass_fds=(ready_write, lifeline_read),

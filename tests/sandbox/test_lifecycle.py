@@ -9,7 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,16 +159,16 @@ async def test_the_pool_ends_its_programs_when_it_closes() -> None:
 
 @needs_root
 async def test_a_normal_user_can_run_the_server() -> None:
-    # Root's home hides the interpreter from other users, so give them a view in which it does not.
-    prefix = Path(sys.base_prefix)
-    hidden = "/root" if prefix.is_relative_to("/root") else ""
+    # Root's home hides what lies in it from other users, so give them a view in which it does not.
+    repository = Path(__file__).parents[2]
+    hidden = sorted({str(path) for path in (Path(sys.base_prefix), Path(sys.prefix), repository)})
+    shown = " ".join(path for path in hidden if path.startswith("/root/"))
     view = f"""
 set -e
-if [ -n "{hidden}" ]; then
-    mount --bind {prefix} /mnt
-    mount -t tmpfs -o mode=755 none {hidden}
-    mkdir -p {prefix}
-    mount --move /mnt {prefix}
+if [ -n "{shown}" ]; then
+    mount -t tmpfs -o mode=755 none /mnt
+    for path in {shown}; do mkdir -p /mnt$path; mount --bind $path /mnt$path; done
+    mount --rbind /mnt/root /root
 fi
 exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
 """
@@ -177,6 +179,26 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
             code = "import os; print(os.getuid(), open('/etc/passwd').read().count(':'))"
             assert (await sandbox.run(RunRequest(code=code))).stdout == "1000 6\n"
             assert "seccomp" in (await sandbox.info())["isolation"]
+
+
+@pytest.fixture
+def venv_under_tmp() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        yield Path(folder)
+
+
+async def test_an_interpreter_under_tmp_is_shown_inside_the_private_tmp(venv_under_tmp: Path) -> None:
+    python = venv_under_tmp / "bin" / "python"
+    [packages] = (venv_under_tmp / "lib").glob("python*/site-packages")
+    ours = [path for path in sys.path if path.endswith("site-packages")]
+    lines = [str(Path(__file__).parents[2] / ".links"), *ours]
+    (packages / "shared.pth").write_text("\n".join(lines))
+    with serving("--slots", "1", python=str(python)) as server:
+        async with Sandbox.connect(server.url) as sandbox:
+            code = "import os, sys; print(sys.executable); print(sorted(os.listdir('/tmp')))"
+            seen = (await sandbox.run(RunRequest(code=code))).stdout.splitlines()
+    assert seen == [str(python), str([venv_under_tmp.name])]
 
 
 @pytest.mark.parametrize(
