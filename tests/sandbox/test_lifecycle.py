@@ -184,8 +184,9 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
 @pytest.fixture
 def venv_under_tmp() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-        yield Path(folder)
+        venv = Path(folder) / "venv"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+        yield venv
 
 
 async def test_an_interpreter_under_tmp_is_shown_inside_the_private_tmp(venv_under_tmp: Path) -> None:
@@ -198,7 +199,7 @@ async def test_an_interpreter_under_tmp_is_shown_inside_the_private_tmp(venv_und
         async with Sandbox.connect(server.url) as sandbox:
             code = "import os, sys; print(sys.executable); print(sorted(os.listdir('/tmp')))"
             seen = (await sandbox.run(RunRequest(code=code))).stdout.splitlines()
-    assert seen == [str(python), str([venv_under_tmp.name])]
+    assert seen == [str(python), str([venv_under_tmp.parent.name])]
 
 
 @pytest.mark.parametrize(
