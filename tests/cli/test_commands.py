@@ -1,0 +1,47 @@
+"""The commands as a user runs them: real processes, exit codes and messages."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+
+def rollbox(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rollbox.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_help_names_every_command() -> None:
+    result = rollbox("--help")
+    assert result.returncode == 0
+    for command in ("serve", "demo", "demo-gsm8k"):
+        assert command in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("serve", "--port", "99999"), "serve: port: Input should be less than or equal to 65535 (got 99999)"),
+        (("serve", "--slots", "0"), "serve: slots: Input should be greater than or equal to 1 (got 0)"),
+        (("demo", "--data", "/not/there.jsonl"), "/not/there.jsonl: cannot be read"),
+        (("demo", "--model", "/not/there"), "model: /not/there is not a model directory"),
+        (("demo", "--model", "http://127.0.0.1:9"), "--tokenizer: needed with an address"),
+        (("demo", "--tools", "/not/there.yaml", "--model", "/x"), "/not/there.yaml: cannot be read"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
+    result = rollbox(*arguments)
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = rollbox("serve", "--port", str(port))
+    assert result.returncode == 2
+    assert f"cannot listen on host '127.0.0.1', port {port}: Address already in use" in result.stderr
