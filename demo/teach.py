@@ -13,10 +13,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .drills import digit_ids, drill_batches
+from .drills import drill_batches
 from .exercises import NOT_TAUGHT, Exercise, lesson_batches
 from .model_cache import built_once, default_cache_dir
-from .tokenizer import build_tokenizer, save_tokenizer
+from .tokenizer import build_tokenizer, digit_ids, save_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +35,7 @@ class TeachConfig:
     """Everything that decides what is learnt, besides the sources.
 
     Attributes:
+        batch_tokens: ids in a batch at most, padding included.
         drill_share: first share of the steps that is spent on copy drills.
         digit_weight: weight of a digit in the loss; other tokens have 1.
         matrix_learning_rate: for Muon. learning_rate: for AdamW, which has the embedding, biases and norms.
@@ -125,9 +126,9 @@ def _run_steps(model: Any, tokenizer: PreTrainedTokenizerFast, config: TeachConf
 
 
 def _curriculum(tokenizer: PreTrainedTokenizerFast, config: TeachConfig) -> Iterator[list[Exercise]]:
-    drill_steps = int(config.steps * config.drill_share)
-    drills = islice(drill_batches(tokenizer, config.batch_tokens, config.seed), drill_steps)
-    return islice(chain(drills, lesson_batches(tokenizer, config.batch_tokens, config.seed)), config.steps)
+    drills = drill_batches(tokenizer, config.batch_tokens, config.seed)
+    first = islice(drills, int(config.steps * config.drill_share))
+    return islice(chain(first, lesson_batches(tokenizer, config.batch_tokens, config.seed)), config.steps)
 
 
 def _schedule(done: float) -> float:

@@ -51,6 +51,12 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
+def digit_ids(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Ids of "0" to "9", each a token of its own."""
+    ids: list[int] = tokenizer.encode("0123456789", add_special_tokens=False)
+    return ids
+
+
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, directory: Path) -> None:
     """Writes the tokenizer and its chat template so that transformers 4 and 5 both load it."""
     tokenizer.save_pretrained(directory)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from rollbox.demo.drills import digit_ids, drill_batches
+from rollbox.demo.drills import drill_batches
 from rollbox.demo.exercises import NOT_TAUGHT, encode_lesson, lesson_batches
 from rollbox.demo.questions import lessons, tool_list
+from rollbox.demo.tokenizer import digit_ids
 
 
 def _taught_text(tokenizer: Any, labels: list[int]) -> str:
@@ -30,7 +31,7 @@ def test_batches_keep_to_their_size_and_repeat_by_seed(tokenizer: Any) -> None:
     assert batches == list(islice(lesson_batches(tokenizer, 1000, seed=1), 60))
 
 
-def test_a_drill_asks_for_what_it_shows(tokenizer: Any) -> None:
+def test_a_drill_asks_for_the_numbers_it_shows(tokenizer: Any) -> None:
     digits = set(digit_ids(tokenizer))
     for exercise in (exercise for batch in islice(drill_batches(tokenizer, 1000, seed=1), 5) for exercise in batch):
         taught = [label for label in exercise.labels if label != NOT_TAUGHT]
