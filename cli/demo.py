@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -32,9 +33,10 @@ def demo(
     out: Out = Path("runs/demo"),
     temperature: Temperature = 0.0,
     max_tokens: MaxTokens = 256,
-    concurrency: Concurrency = 32,
+    concurrency: Concurrency = 64,
 ) -> None:
     """Roll out questions with tools, score them, and show what happened."""
+    _let_idle_threads_sleep()
     from ..demo.job import DemoOptions, run_demo
 
     options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency)
@@ -50,10 +52,16 @@ def demo_gsm8k(
     out: Out = Path("runs/demo-gsm8k"),
     temperature: Temperature = 0.0,
     max_tokens: MaxTokens = 128,
-    concurrency: Concurrency = 32,
+    concurrency: Concurrency = 64,
 ) -> None:
     """The same on real GSM8K questions, with a few worked examples in the prompt."""
+    _let_idle_threads_sleep()
     from ..demo.job import DemoOptions, run_demo_gsm8k
 
     options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency)
     asyncio.run(run_demo_gsm8k(options, Console()))
+
+
+def _let_idle_threads_sleep() -> None:
+    """Before torch is loaded: by default its idle threads spin, and take the cores that tools and sandbox run on."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

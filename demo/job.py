@@ -26,7 +26,7 @@ from .smollm2 import ensure_smollm2
 from .teach import ensure_demo_model
 
 DEFAULT_TOOLS = Path(tools_config.__file__).parent / "math.yaml"
-DEFAULT_QUESTIONS = 64
+DEFAULT_QUESTIONS = 200
 _HELD_OUT_SEED = 1
 
 
@@ -42,7 +42,7 @@ class DemoOptions:
     out: Path = Path("runs/demo")
     temperature: float = 0.0
     max_tokens: int = 256
-    concurrency: int = 32
+    concurrency: int = 64
 
 
 async def run_demo(options: DemoOptions, console: Console) -> RunSummary:
@@ -92,7 +92,10 @@ def _engine(options: DemoOptions, own_model: Path | None) -> Engine:
         if options.tokenizer is None:
             raise ConfigError("--tokenizer: needed with an address as --model: the prompt is rendered on this side")
         return CompletionsEngine(options.model, options.tokenizer, api_key=os.environ.get("OPENAI_API_KEY"))
-    return HuggingFaceEngine(own_model or Path(str(options.model)))
+    if options.model is not None:
+        return HuggingFaceEngine(options.model)
+    assert own_model is not None
+    return HuggingFaceEngine(own_model)
 
 
 def _taught_model(console: Console) -> Path:

@@ -39,7 +39,7 @@ class DemoRun:
     tools_file: Path
     out_dir: Path
     parser: str = "hermes"
-    concurrency: int = 32
+    concurrency: int = 64
     sampling: SamplingParams = field(default_factory=SamplingParams)
     limits: RolloutLimits = field(default_factory=RolloutLimits)
 

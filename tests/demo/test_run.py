@@ -26,13 +26,13 @@ def console() -> tuple[Console, io.StringIO]:
 async def test_the_taught_model_calls_tools_and_answers(tmp_path: Path) -> None:
     terminal, shown = console()
     ensure_demo_model()
-    summary = await run_demo(DemoOptions(n=40, out=tmp_path), terminal)
-    assert summary.trajectories == summary.scored == 40
-    # 95 % and more on a quiet look; far below it something is broken, not unlucky.
+    summary = await run_demo(DemoOptions(n=100, out=tmp_path), terminal)
+    assert summary.trajectories == summary.scored == 100
+    # 92 to 94 % were seen; far below that something is broken, not unlucky.
     assert summary.accuracy is not None
     assert summary.accuracy >= 0.8
-    assert summary.tools["calculator"].calls >= 20
-    assert summary.tools["python"].calls >= 5
+    assert summary.tools["calculator"].calls >= 50
+    assert summary.tools["python"].calls >= 15
     assert summary.run_s > 0
     assert summary.generate_s > 0
     for expected in ("accuracy", "calls of python", "error kinds", "time split"):
@@ -40,12 +40,12 @@ async def test_the_taught_model_calls_tools_and_answers(tmp_path: Path) -> None:
 
     lines = (tmp_path / "trajectories.jsonl").read_text().splitlines()
     trajectories = [Trajectory.model_validate_json(line) for line in lines]
-    assert len(trajectories) == 40
+    assert len(trajectories) == 100
     for trajectory in trajectories:
         assert trajectory.rewards is not None
         assert trajectory.rewards.total == pytest.approx(sum(trajectory.rewards.parts.values()))
         assert sum(trajectory.response_mask) > 0
-    assert json.loads((tmp_path / "summary.json").read_text())["trajectories"] == 40
+    assert json.loads((tmp_path / "summary.json").read_text())["trajectories"] == 100
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
     assert "mask 0 :" in (tmp_path / "trajectory.txt").read_text()
 
