@@ -18,6 +18,7 @@ class CallRecord(BaseModel):
         arguments: as executed; None when the text could not be read as a call.
         error_kind: None for a call that worked.
         error: the message for a failed call.
+        coerced: arguments that were read as another JSON type, one sentence each.
         repaired: the parser had to repair the model's text.
         executed: the tool really ran (False for parse errors, unknown tools, refused arguments, excess calls).
         retries: attempts after the first.
@@ -37,6 +38,7 @@ class CallRecord(BaseModel):
     arguments: dict[str, Any] | None = None
     error_kind: ErrorKind | None = None
     error: str | None = None
+    coerced: list[str] = Field(default_factory=list)
     repaired: bool = False
     cached: bool = False
     executed: bool = False

@@ -9,6 +9,7 @@ from jsonschema.exceptions import SchemaError, ValidationError
 
 from ..schemas.errors import ConfigError, ErrorKind, ToolError
 from ..schemas.tool import ToolSchema
+from .coercion import coerce
 
 _SHOWN_PROBLEMS = 3
 _SHOWN_CHARS = 200
@@ -30,8 +31,13 @@ class ArgumentsValidator:
             raise ConfigError(f"tool {self._name!r}: parameters are not a JSON schema: {error.message}") from error
         self._validator = Draft202012Validator(self._parameters)
 
-    def check(self, arguments: dict[str, Any]) -> None:
-        """Raises `ToolError` (kind `arguments`) naming each wrong field and what the tool expects."""
+    def check(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """The arguments as the tool is to get them, and what was read as another type (see `coercion`).
+
+        Raises:
+            ToolError: (kind `arguments`) naming each wrong field and what the tool expects.
+        """
+        arguments, changes = coerce(arguments, self._parameters["properties"])
         problems = sorted(self._validator.iter_errors(arguments), key=lambda item: list(map(str, item.path)))
         unknown = sorted(set(arguments) - set(self._parameters["properties"]))
         lines = [_describe(item) for item in problems[:_SHOWN_PROBLEMS]]
@@ -43,6 +49,7 @@ class ArgumentsValidator:
             raise ToolError(
                 f"Wrong arguments for {self._name!r}: {'; '.join(lines)}. Expected: {expected}.", ErrorKind.ARGUMENTS
             )
+        return arguments, changes
 
 
 def _describe(error: ValidationError) -> str:

@@ -124,13 +124,14 @@ class TrajectoryTools:
         tool = self.tools.get(call.name)
         if tool is None:
             raise ToolError(self._unknown(call.name), ErrorKind.UNKNOWN_TOOL)
-        self.validators[call.name].check(call.arguments)
+        arguments, record.coerced = self.validators[call.name].check(call.arguments)
+        record.arguments = arguments
         deadline = time.monotonic() + self.limits.call_timeout_s
         context = CallContext(trajectory_id=self.trajectory_id, turn=record.turn, deadline=deadline)
         async with asyncio.timeout(self.limits.call_timeout_s):
             instance_id = await self._instance(call.name)
             record.executed = True
-            returned = await tool.execute(instance_id, call.arguments, context=context)
+            returned = await tool.execute(instance_id, arguments, context=context)
         response, reward, metrics = _checked(call.name, returned)
         record.tool_reward = reward
         _read_metrics(record, metrics)

@@ -160,3 +160,10 @@ async def test_calc_reward_that_fails_is_an_infra_fault(tool: CountingTool, monk
         await tools.call(ToolCall(name="count", arguments={}), 0, 0)
         with pytest.raises(InfraError, match="calc_reward of tool 'count'"):
             await tools.calc_rewards()
+
+
+async def test_a_safe_reading_of_an_argument_is_run_and_reported(tool: CountingTool) -> None:
+    answer = await one(tool, {"step": " 5 "})
+    assert answer.response.text == "5"
+    assert answer.record.arguments == {"step": 5}
+    assert answer.record.coerced == ["step: ' 5 ' was read as the integer 5"]
