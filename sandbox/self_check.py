@@ -55,7 +55,7 @@ async def check_isolation(pool: Pool) -> tuple[str, ...]:
     Raises:
         ConfigError: a layer is missing, or the jail cannot be built; the text names it and the remedy.
     """
-    code = f"NAMESPACES = {NAMESPACES!r}\nPRIVATE = {_private_folders()!r}\n{_PROBE}"
+    code = f"NAMESPACES = {NAMESPACES!r}\nPRIVATE = {private_folders()!r}\n{_PROBE}"
     request = RunRequest(code=code, limits=RunLimits(wall_s=60))
     try:
         result = await pool.run(request)
@@ -70,7 +70,7 @@ async def check_isolation(pool: Pool) -> tuple[str, ...]:
     return tuple(layer.name for layer in layers)
 
 
-def _private_folders() -> dict[str, list[str]]:
+def private_folders() -> dict[str, list[str]]:
     """What the private folders of a fresh jail hold: the program, and the way to an interpreter that lives there."""
     shown = {"/workspace": {policy.PROGRAM_NAME}, "/tmp": set[str]()}  # noqa: S108 - the jail's own
     for bind in Interpreter.current().binds:
