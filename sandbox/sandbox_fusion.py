@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
-from ..schemas.run import RunRequest, RunResult, RunStatus
-from ..schemas.validation import validated
+from ..schemas.run import Base64, RunRequest, RunResult, RunStatus, WorkDirPath
+from ..schemas.validation import number, validated
 
 
 class RunCodeRequest(BaseModel):
@@ -26,10 +26,12 @@ class RunCodeRequest(BaseModel):
     language: Literal["python"]
     stdin: str | None = None
     compile_timeout: float = 10
-    run_timeout: float = Field(default=10, gt=0)
+    run_timeout: float = Field(default=10, gt=0, le=3600, allow_inf_nan=False)
     memory_limit_MB: int = -1  # noqa: N815 - the wire's name
-    files: dict[str, str | None] = Field(default_factory=dict)
-    fetch_files: list[str] = Field(default_factory=list)
+    files: dict[WorkDirPath, Base64 | None] = Field(default_factory=dict)
+    fetch_files: list[WorkDirPath] = Field(default_factory=list)
+
+    _numbers = field_validator("compile_timeout", "run_timeout", "memory_limit_MB", mode="before")(number)
 
     def to_run_request(self) -> RunRequest:
         """

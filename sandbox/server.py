@@ -20,9 +20,10 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
-from ..schemas.run import RunLimits, RunRequest
+from ..schemas.run import RunLimits, RunRequest, RunResult
 from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
+from .openapi import answers, body_of, describe
 from .pool import Pool
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
 from .settings import SandboxSettings
@@ -45,17 +46,21 @@ def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = 
     app.add_exception_handler(Exception, _unexpected)
     _add_run_routes(app, pool, settings)
     _add_state_routes(app, pool, settings, layers)
+    describe(app, settings)
     return app
 
 
 def _add_run_routes(app: FastAPI, pool: Pool, settings: SandboxSettings) -> None:
-    @app.post("/v1/run", openapi_extra=_body_schema(RunRequest))
+    @app.post("/v1/run", openapi_extra=body_of(RunRequest), responses=answers(RunResult))
     async def run(request: Request) -> Response:
         """Run a program; answers with a RunResult."""
         asked = _allowed(await read_model(request, RunRequest), settings)
         return await _json(await while_connected(request, pool.run(asked)))
 
-    @app.post("/run_code", openapi_extra=_body_schema(RunCodeRequest))
+    busy = "All slots are busy and the queue is full; the code that clients of this call retry"
+    run_code_answers = answers(RunCodeResponse, e504=busy)
+
+    @app.post("/run_code", openapi_extra=body_of(RunCodeRequest), responses=run_code_answers)
     async def run_code(request: Request) -> Response:
         """SandboxFusion's call."""
         asked = _allowed((await read_model(request, RunCodeRequest)).to_run_request(), settings)
@@ -63,6 +68,9 @@ def _add_run_routes(app: FastAPI, pool: Pool, settings: SandboxSettings) -> None
             answer = RunCodeResponse.from_result(await while_connected(request, pool.run(asked)))
         except SandboxError as error:
             answer = RunCodeResponse.from_error(error)
+        except OverloadedError as error:
+            # verl's client retries 504 and nothing else; after a 429 it would count the test as failed.
+            return _overloaded(HTTPStatus.GATEWAY_TIMEOUT, error)
         return await _json(answer)
 
 
@@ -89,12 +97,6 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
         }
 
 
-def _body_schema(model: type[BaseModel]) -> dict[str, Any]:
-    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    schema.pop("$defs", None)
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
 def _allowed(request: RunRequest, settings: SandboxSettings) -> RunRequest:
     """
     Raises:
@@ -118,12 +120,15 @@ def _error(status: int, kind: ErrorKind, detail: str, headers: dict[str, str] | 
     return JSONResponse({"kind": kind.value, "detail": detail}, status, headers)
 
 
+def _overloaded(status: int, error: OverloadedError) -> JSONResponse:
+    return _error(status, error.kind, str(error), {"Retry-After": str(math.ceil(error.retry_after_s))})
+
+
 async def _rollbox_error(request: Request, error: Exception) -> Response:
     if isinstance(error, ToolError):
         return _error(HTTPStatus.UNPROCESSABLE_ENTITY, error.kind, str(error))
     if isinstance(error, OverloadedError):
-        headers = {"Retry-After": str(math.ceil(error.retry_after_s))}
-        return _error(HTTPStatus.TOO_MANY_REQUESTS, error.kind, str(error), headers)
+        return _overloaded(HTTPStatus.TOO_MANY_REQUESTS, error)
     return _error(HTTPStatus.SERVICE_UNAVAILABLE, ErrorKind.INFRA, str(error))
 
 

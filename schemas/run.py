@@ -8,7 +8,9 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+
+from .validation import number
 
 MAX_CODE_CHARS = 4_000_000
 MAX_FILES_BYTES = 32 * 1024 * 1024
@@ -37,9 +39,22 @@ def _no_nul(value: str) -> str:
     return value
 
 
-WorkDirPath = Annotated[str, AfterValidator(_work_dir_path)]
-Base64 = Annotated[str, AfterValidator(_base64_text)]
-NoNul = Annotated[str, AfterValidator(_no_nul)]
+# The JSON schemas say in patterns what the validators check, for readers of the API's description. The validators stay:
+# they give better messages, and the patterns look ahead, which pydantic's own cannot.
+_PATH_PATTERN = r"^(?!/)(?!(?:[\s\S]*/)?\.\.(?:/|$))(?=(?:\.?/)*(?:[^/.]|\.[^/]))[^\u0000]+$"
+_BASE64_PATTERN = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
+WorkDirPath = Annotated[
+    str,
+    AfterValidator(_work_dir_path),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 512, "pattern": _PATH_PATTERN}),
+]
+Base64 = Annotated[
+    str,
+    AfterValidator(_base64_text),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64", "pattern": _BASE64_PATTERN}),
+]
+NoNul = Annotated[str, AfterValidator(_no_nul), WithJsonSchema({"type": "string", "pattern": r"^[^\u0000]*$"})]
 
 
 class RunLimits(BaseModel):
@@ -65,6 +80,8 @@ class RunLimits(BaseModel):
     work_dir_mb: int = Field(default=64, ge=1, le=16_384)
     output_bytes: int = Field(default=65_536, ge=256, le=16_777_216)
     output_kill_mb: int = Field(default=256, ge=1, le=16_384)
+
+    _numbers = field_validator("*", mode="before")(number)
 
 
 class RunRequest(BaseModel):

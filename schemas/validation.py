@@ -25,6 +25,17 @@ def describe(error: ValidationError) -> str:
     return "; ".join(lines)
 
 
+def number(value: Any) -> Any:
+    """For fields that hold numbers, as a validator in mode `before`: pydantic would read JSON's `true` as 1.
+
+    Raises:
+        ValueError: the value is a boolean.
+    """
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not a boolean")
+    return value
+
+
 def validated(model: type[M], data: Any, where: str) -> M:
     """Build `model` from plain data.
 

@@ -23,6 +23,7 @@ from rollbox.schemas.validation import validated
         ({"code": "", "langage": "python"}, "langage: Extra inputs are not permitted (got 'python')"),
         ({"code": "", "limits": {"wall_s": -1}}, "limits.wall_s: Input should be greater than 0 (got -1)"),
         ({"code": "", "limits": {"wall_s": float("nan")}}, "limits.wall_s:"),
+        ({"code": "", "limits": {"memory_mb": True}}, "limits.memory_mb: must be a number, not a boolean (got True)"),
         ({"code": "", "limits": {"memory_mb": 10**9}}, "limits.memory_mb: Input should be less than or equal"),
         ({"code": "", "files": {"/etc/passwd": ""}}, "must stay inside the work dir"),
         ({"code": "", "files": {"a/../../b": ""}}, "must stay inside the work dir"),

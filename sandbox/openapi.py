@@ -1,0 +1,85 @@
+"""The OpenAPI description of routes that read and write their bodies themselves.
+
+They do so for speed, and so FastAPI cannot know the models; here each route names them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from ..schemas.errors import ErrorKind
+from .process_pool import LANGUAGES
+from .settings import SandboxSettings
+
+_REF = "#/components/schemas/{model}"
+
+
+class ErrorAnswer(BaseModel):
+    """Every answer but 200: `detail` is a sentence that names the field, or says what is wrong with the server."""
+
+    kind: ErrorKind
+    detail: str
+
+
+_ERRORS = {
+    413: "The body is larger than the server accepts",
+    422: "The request is at fault",
+    429: "All slots are busy and the queue is full; Retry-After says when to come back",
+    500: "Unexpected error",
+    503: "The sandbox failed",
+}
+_REQUESTS: set[type[BaseModel]] = set()
+
+
+def answers(model: type[BaseModel], **errors: str) -> dict[int | str, dict[str, Any]]:
+    """The `responses=` of a route that answers with `model`.
+
+    Args:
+        errors: descriptions of further codes, such as `e504="…"`.
+    """
+    found: dict[int | str, dict[str, Any]] = {200: {"model": model}}
+    described = _ERRORS | {int(code.removeprefix("e")): text for code, text in errors.items()}
+    return found | {code: {"model": ErrorAnswer, "description": text} for code, text in described.items()}
+
+
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The `openapi_extra=` of a route that reads `model` from its body."""
+    _REQUESTS.add(model)
+    content = {"application/json": {"schema": {"$ref": _REF.format(model=model.__name__)}}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def describe(app: FastAPI, settings: SandboxSettings) -> None:
+    """Make `/openapi.json` hold the request models too, with the caps of this server."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            requests = sorted(_REQUESTS, key=lambda model: model.__name__)
+            _, definitions = models_json_schema([(model, "validation") for model in requests], ref_template=_REF)
+            components = schema.setdefault("components", {}).setdefault("schemas", {})
+            components.update(definitions.get("$defs", {}))
+            _add_caps(components, settings)
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _add_caps(components: dict[str, Any], settings: SandboxSettings) -> None:
+    limits = components["RunLimits"]["properties"]
+    limits["wall_s"]["maximum"] = settings.max_wall_s
+    limits["memory_mb"]["maximum"] = settings.max_memory_mb
+    components["RunRequest"]["properties"]["language"]["enum"] = list(LANGUAGES)
+    run_code = components["RunCodeRequest"]["properties"]
+    run_code["run_timeout"]["maximum"] = settings.max_wall_s
+    least_mb = limits["memory_mb"]["minimum"]
+    run_code["memory_limit_MB"] |= {
+        "anyOf": [{"maximum": 0}, {"minimum": least_mb, "maximum": settings.max_memory_mb}],
+        "description": "MiB; 0 and less take the default",
+    }

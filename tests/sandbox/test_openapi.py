@@ -1,0 +1,30 @@
+"""The API's own description is right: generated requests that fit it are accepted, others refused, as it says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from .server_process import ServerProcess
+
+
+def test_schemathesis_finds_nothing(server: ServerProcess, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json"]
+    options = ["--max-examples=30", "--seed=1", "--request-timeout=60", "--phases=examples,coverage,fuzzing"]
+    result = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_route_is_described(server: ServerProcess) -> None:
+    with urllib.request.urlopen(f"{server.url}/openapi.json") as answer:
+        schema = json.load(answer)
+    assert set(schema["paths"]) >= {"/v1/run", "/run_code", "/v1/health", "/v1/ping", "/v1/info"}
+    limits = schema["components"]["schemas"]["RunLimits"]["properties"]
+    assert limits["wall_s"]["maximum"] == 600  # the server's own cap, not the model's
+    for path in ("/v1/run", "/run_code"):
+        operation = schema["paths"][path]["post"]
+        assert set(operation["responses"]) >= {"200", "413", "422", "429", "503"}
+        assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
