@@ -35,7 +35,7 @@ def become(job: Job, errors: int) -> NoReturn:
                 ("signals", _reset_signals),
                 ("work dir", lambda: os.chdir(policy.WORK_DIR)),
                 ("umask", lambda: os.umask(0o022)),
-                ("resource limits", lambda: _set_limits(job["limits"])),
+                ("resource limits", lambda: set_limits(job["limits"], policy.OWN_PROCESSES)),
                 ("capabilities", syscalls.drop_capabilities),
                 # Required by the kernel before an unprivileged process may load a filter.
                 ("no new privileges", syscalls.set_no_new_privileges),
@@ -65,12 +65,13 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _set_limits(limits: JobLimits) -> None:
+def set_limits(limits: JobLimits, other_processes: int) -> None:
+    """`other_processes` are those of ours that RLIMIT_NPROC counts too."""
     cpu_s = math.ceil(limits["cpu_s"])
     for which, soft, hard in (
         # SIGXCPU at the first, which a program may catch; SIGKILL at the second.
         (resource.RLIMIT_CPU, cpu_s, cpu_s + 1),
-        (resource.RLIMIT_NPROC, limits["processes"] + policy.OWN_PROCESSES, None),
+        (resource.RLIMIT_NPROC, limits["processes"] + other_processes, None),
         # Private writable memory. The address space is left alone: BLAS and threads reserve far more than they use.
         (resource.RLIMIT_DATA, limits["memory_mb"] << 20, None),
         (resource.RLIMIT_FSIZE, limits["file_size_mb"] << 20, None),

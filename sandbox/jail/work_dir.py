@@ -18,22 +18,22 @@ _DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def write_program(name: str, code: str) -> None:
+def write_program(name: str, code: bytes) -> None:
     """
     Raises:
         StepError: it does not fit.
     """
-    _write(name, code.encode(), "code")
+    _write(name, code, "code")
 
 
-def write_files(files: dict[str, str]) -> None:
-    """Write base64 `files` by work-dir name.
+def write_files(files: dict[str, bytes]) -> None:
+    """Write `files` by work-dir name.
 
     Raises:
         StepError: with the name of the file that cannot be written: a folder is in its way, or it does not fit.
     """
     for name, content in files.items():
-        _write(name, binascii.a2b_base64(content), f"files.{name}")
+        _write(name, content, f"files.{name}")
 
 
 def _write(name: str, content: bytes, field: str) -> None:

@@ -1,0 +1,212 @@
+"""The server's end of a slot: gives its ready child a job, drains its output, learns how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import marshal
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from ..schemas.errors import SandboxError
+from .capture import Capture
+from .failures import explained
+from .jail import messages
+from .jail.frames import Failure, Outcome, SlotOutcome
+
+_READ_BYTES = 65_536
+_DEATH_GRACE_S = 5.0
+
+
+class Slot:
+    """One slot. Its events are calls of the functions given; it is used by one run at a time."""
+
+    def __init__(
+        self,
+        channel: socket.socket,
+        on_ready: Callable[[Slot], None],
+        on_lost: Callable[[Slot, Failure | None], None],
+    ) -> None:
+        """Takes over `channel`. `on_lost` comes once, with what failed if the slot said so."""
+        self._loop = asyncio.get_running_loop()
+        self._channel = channel
+        self._on_ready = on_ready
+        self._on_lost = on_lost
+        self._child: list[int] = []
+        self._ended: asyncio.Future[SlotOutcome] | None = None
+        self._failure: Failure | None = None
+        self._open = True
+        channel.setblocking(False)
+        self._loop.add_reader(channel.fileno(), self._readable)
+
+    def _readable(self) -> None:
+        try:
+            kind, value, fds = messages.receive(self._channel)
+        except BlockingIOError:
+            return
+        except OSError:
+            kind, value, fds = b"", None, []
+        if kind == messages.READY:
+            self._child = fds
+            self._on_ready(self)
+        elif not kind:
+            self.close()
+        elif self._ended is None:
+            self._failure = value  # no run has begun: it is the slot that failed
+        elif not self._ended.done():
+            if kind == messages.ENDED:
+                self._ended.set_result(value)
+            else:
+                self._ended.set_exception(explained(value))
+
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
+    def close(self) -> None:
+        """Give the slot up: when its channel closes, its init ends, and everything in it. Safe to call again."""
+        if not self._open:
+            return
+        self._open = False
+        self._loop.remove_reader(self._channel.fileno())
+        self._channel.close()
+        for fd in self._child:
+            os.close(fd)
+        self._child = []
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_exception(SandboxError("the slot of this run was lost"))
+        self._on_lost(self, self._failure)
+
+    def end_run(self) -> None:
+        """Ask init to end the program and report."""
+        if self._open:
+            with suppress(OSError):
+                messages.send(self._channel, messages.END_RUN)
+
+    async def run(self, job: bytes, *, fetches: bool, stdout: Capture, stderr: Capture, patience_s: float) -> Outcome:
+        """Run one job. When this returns or raises, its processes are gone, or the slot is given up.
+
+        Raises:
+            ToolError: (kind `arguments`) the request is at fault.
+            SandboxError: the slot was lost, or did not report within `patience_s` seconds.
+        """
+        child, self._child = self._child, []
+        self._ended = self._loop.create_future()
+        run = _Run(self._loop, child, job, (stdout, stderr), fetches)
+        try:
+            async with asyncio.timeout(patience_s):
+                outcome = await self._ended
+            files, unfetched = await run.finished()
+        except TimeoutError:
+            self.close()
+            raise SandboxError(f"the jail did not report within {patience_s:.0f} s") from None
+        except asyncio.CancelledError:
+            await self._abandon()
+            raise
+        finally:
+            run.close()
+            self._ended = None
+        return Outcome(**outcome, files=files, unfetched=unfetched)
+
+    async def _abandon(self) -> None:
+        """End the run of a caller that has gone; the slot must be empty before another gets it."""
+        ended = self._ended
+        if ended is None or ended.done():
+            return
+        self.end_run()
+        try:
+            await asyncio.wait({ended}, timeout=_DEATH_GRACE_S)
+        finally:
+            if ended.done():
+                ended.exception()  # it has been looked at
+            else:
+                ended.cancel()
+                self.close()
+
+
+class _Run:
+    """The descriptors of one run: its job's socket and its two output pipes."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fds: list[int],
+        job: bytes,
+        captures: tuple[Capture, Capture],
+        fetches: bool,
+    ) -> None:
+        self._loop = loop
+        self._fds = fds
+        self._job_fd = fds[0]
+        self._unsent = memoryview(job)
+        self._captures = captures
+        self._files = bytearray()
+        self._files_ended: asyncio.Future[None] | None = loop.create_future() if fetches else None
+        for fd in fds:
+            os.set_blocking(fd, False)
+        self._write()
+        if self._unsent:
+            loop.add_writer(self._job_fd, self._write)
+        if fetches:
+            loop.add_reader(self._job_fd, self._collect)
+        for fd, capture in zip(fds[1:], captures, strict=True):
+            loop.add_reader(fd, self._read, fd, capture)
+
+    def _write(self) -> None:
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._job_fd, self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:  # the child is gone, which its init reports
+            self._unsent = self._unsent[:0]
+        self._loop.remove_writer(self._job_fd)
+
+    def _read(self, fd: int, capture: Capture) -> None:
+        try:
+            data = os.read(fd, _READ_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            capture.data_received(data)
+        else:
+            self._loop.remove_reader(fd)
+
+    def _collect(self) -> None:
+        try:
+            data = os.read(self._job_fd, _READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._files += data
+        if not data:
+            self._loop.remove_reader(self._job_fd)
+            if self._files_ended is not None and not self._files_ended.done():
+                self._files_ended.set_result(None)
+
+    async def finished(self) -> tuple[dict[str, str], dict[str, int]]:
+        """Read what is left, now that nobody writes any more: the fetched files, and the sizes of those left out.
+
+        Raises:
+            SandboxError: the files did not arrive.
+        """
+        for fd, capture in zip(self._fds[1:], self._captures, strict=True):
+            with suppress(BlockingIOError):
+                while data := os.read(fd, _READ_BYTES):
+                    capture.data_received(data)
+        if self._files_ended is None:
+            return {}, {}
+        await self._files_ended
+        try:
+            fetched: tuple[dict[str, str], dict[str, int]] = marshal.loads(self._files)  # noqa: S302 - from our process
+        except (EOFError, ValueError, TypeError):
+            raise SandboxError("the files of the run could not be fetched") from None
+        return fetched
+
+    def close(self) -> None:
+        self._loop.remove_writer(self._job_fd)
+        for fd in self._fds:
+            self._loop.remove_reader(fd)
+            os.close(fd)
