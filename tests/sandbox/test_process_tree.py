@@ -154,8 +154,10 @@ async def test_no_descriptor_process_or_mount_is_left_after_many_runs(server: Se
     async def run_some() -> None:
         await asyncio.gather(*(run(code) for code in ("print(1)", "1/0", "import os; os.kill(os.getpid(), 9)")))
 
-    await run_some()
-    before = held()
     for _ in range(5):
         await run_some()
-    assert held() == before
+    descriptors, mounts = held()
+    for _ in range(10):
+        await run_some()
+    # A slot more may have been made meanwhile: its channel, and the three descriptors of its ready child.
+    await until(lambda: held()[0] <= descriptors + 4 and held()[1] == mounts)
