@@ -70,7 +70,7 @@ def encoded(text: str) -> bytes:
 
 
 def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool) -> bytes:
-    """The block that a ready child reads, and after it the block that its slot's fetching process reads.
+    """The block that a ready child reads.
 
     Raises:
         ToolError: (kind `arguments`) text that is not Unicode.
@@ -86,9 +86,10 @@ def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool)
         fresh_interpreter=fresh_interpreter or any(name.startswith(_START_UP_VARIABLES) for name in request.env),
         limits=limits,
     )
-    return _block(job) + (_block(request.fetch_files) if request.fetch_files else b"")
+    return block(job)
 
 
-def _block(value: object) -> bytes:
+def block(value: object) -> bytes:
+    """`value` as the jail receives it: its length, then the marshalled value."""
     data = marshal.dumps(value)  # type: ignore[arg-type]
     return len(data).to_bytes(_LENGTH_BYTES, "little") + data

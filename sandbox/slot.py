@@ -14,9 +14,13 @@ from .capture import Capture
 from .failures import explained
 from .jail import messages
 from .jail.frames import Failure, Outcome, SlotOutcome
+from .job import block
 
 _READ_BYTES = 65_536
 _DEATH_GRACE_S = 5.0
+_SETUP_GRACE_S = 30.0
+_UNWATCHED_S = 0.04
+"""How long limits other than the kernel's are not looked at. Most programs end sooner, and are spared the watch."""
 
 
 class Slot:
@@ -34,7 +38,9 @@ class Slot:
         self._on_ready = on_ready
         self._on_lost = on_lost
         self._child: list[int] = []
+        self._number = 0
         self._ended: asyncio.Future[SlotOutcome] | None = None
+        self._run: _Run | None = None
         self._failure: Failure | None = None
         self._open = True
         channel.setblocking(False)
@@ -48,8 +54,11 @@ class Slot:
         except OSError:
             kind, value, fds = b"", None, []
         if kind == messages.READY:
-            self._child = fds
+            self._child, self._number = fds, value
             self._on_ready(self)
+        elif kind == messages.FETCHING:
+            if self._run is not None:
+                self._run.send_names()
         elif not kind:
             self.close()
         elif self._ended is None:
@@ -80,33 +89,38 @@ class Slot:
 
     def end_run(self) -> None:
         """Ask init to end the program and report."""
+        self._ask(messages.END_RUN)
+
+    def _ask(self, kind: bytes) -> None:
         if self._open:
             with suppress(OSError):
-                messages.send(self._channel, messages.END_RUN)
+                messages.send(self._channel, kind, self._number)
 
-    async def run(self, job: bytes, *, fetches: bool, stdout: Capture, stderr: Capture, patience_s: float) -> Outcome:
+    async def run(
+        self, job: bytes, *, fetch_files: list[str], stdout: Capture, stderr: Capture, wall_s: float
+    ) -> Outcome:
         """Run one job. When this returns or raises, its processes are gone, or the slot is given up.
 
         Raises:
             ToolError: (kind `arguments`) the request is at fault.
-            SandboxError: the slot was lost, or did not report within `patience_s` seconds.
+            SandboxError: the slot was lost, or did not report long after `wall_s` seconds.
         """
         child, self._child = self._child, []
         self._ended = self._loop.create_future()
-        run = _Run(self._loop, child, job, (stdout, stderr), fetches)
+        run = self._run = _Run(self._loop, child, job, (stdout, stderr), fetch_files)
+        watch = self._loop.call_later(min(wall_s, _UNWATCHED_S), self._ask, messages.WATCH)
+        patience = self._loop.call_later(wall_s + _SETUP_GRACE_S, self.close)
         try:
-            async with asyncio.timeout(patience_s):
-                outcome = await self._ended
+            outcome = await asyncio.shield(self._ended)  # a cancelled caller must still learn of the end
             files, unfetched = await run.finished()
-        except TimeoutError:
-            self.close()
-            raise SandboxError(f"the jail did not report within {patience_s:.0f} s") from None
         except asyncio.CancelledError:
             await self._abandon()
             raise
         finally:
+            watch.cancel()
+            patience.cancel()
             run.close()
-            self._ended = None
+            self._run = self._ended = None
         return Outcome(**outcome, files=files, unfetched=unfetched)
 
     async def _abandon(self) -> None:
@@ -134,24 +148,32 @@ class _Run:
         fds: list[int],
         job: bytes,
         captures: tuple[Capture, Capture],
-        fetches: bool,
+        fetch_files: list[str],
     ) -> None:
         self._loop = loop
         self._fds = fds
         self._job_fd = fds[0]
         self._unsent = memoryview(job)
         self._captures = captures
+        self._fetch_files = fetch_files
         self._files = bytearray()
-        self._files_ended: asyncio.Future[None] | None = loop.create_future() if fetches else None
+        self._files_ended: asyncio.Future[None] | None = loop.create_future() if fetch_files else None
         for fd in fds:
             os.set_blocking(fd, False)
         self._write()
         if self._unsent:
             loop.add_writer(self._job_fd, self._write)
-        if fetches:
+        if fetch_files:
             loop.add_reader(self._job_fd, self._collect)
         for fd, capture in zip(fds[1:], captures, strict=True):
             loop.add_reader(fd, self._read, fd, capture)
+
+    def send_names(self) -> None:
+        """Tell the slot which files to send."""
+        self._unsent = memoryview(block(self._fetch_files))
+        self._write()
+        if self._unsent:
+            self._loop.add_writer(self._job_fd, self._write)
 
     def _write(self) -> None:
         try:

@@ -23,7 +23,6 @@ from .tier import Tier
 from .verdict import judge
 from .zygote import JailParts
 
-_SETUP_GRACE_S = 30.0
 # A zygote's own memory counts against a program's limit: one with less room than this starts an interpreter of its own.
 _ROOM_BYTES = 32 << 20
 
@@ -76,10 +75,10 @@ class ZygotePool:
         stderr = Capture(keep.output_bytes, keep.output_kill_mb << 20, slot.end_run)
         outcome = await slot.run(
             job,
-            fetches=bool(request.fetch_files),
+            fetch_files=request.fetch_files,
             stdout=stdout,
             stderr=stderr,
-            patience_s=limits["wall_s"] + _SETUP_GRACE_S,
+            wall_s=limits["wall_s"],
         )
         return judge(request, limits, outcome, stdout, stderr, asked_s=asked_s)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import gc
+import itertools
 import os
 import signal
 import sys
+from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
 TYPE_CHECKING = False
@@ -18,8 +20,6 @@ _FLUSH_FAILED = 120
 
 def new_main(path: str) -> dict[str, Any]:
     """Put a fresh `__main__` in place, as for a file that is being run, and return its namespace."""
-    from importlib.machinery import SourceFileLoader
-
     module = ModuleType("__main__")
     names = module.__dict__
     names["__loader__"] = SourceFileLoader("__main__", path)
@@ -35,7 +35,7 @@ class Finish:
     """Holds what it needs from before the program: that may have replaced any of it."""
 
     def __init__(self) -> None:
-        self._modules = frozenset(sys.modules)
+        self._known_modules = len(sys.modules)
         self._exit = os._exit
         self._streams = (sys.stdout, sys.stderr)
 
@@ -110,9 +110,10 @@ class Finish:
 
     def _drop_objects(self) -> None:
         """Let go of what the program made, in the interpreter's order: files are closed, `__del__` runs."""
-        for name in [name for name in sys.modules if name not in self._modules]:
-            module = sys.modules[name]
-            if str(getattr(module, "__file__", "")).startswith("/workspace/"):
+        # The newest last: the names before, if touched, would be a page each.
+        new = len(sys.modules) - self._known_modules
+        for name in list(itertools.islice(reversed(sys.modules), new)) if new > 0 else ():
+            if str(getattr(sys.modules[name], "__file__", "")).startswith("/workspace/"):
                 del sys.modules[name]
         main = sys.modules.get("__main__")
         names = getattr(main, "__dict__", {})

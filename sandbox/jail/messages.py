@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-READY, ENDED, FAILED = b"R", b"E", b"F"
-"""From a slot or zygote: a child waits for a job (its descriptors are attached); a run has ended; set-up failed."""
+READY, ENDED, FAILED, FETCHING = b"R", b"E", b"F", b"G"
+"""From a slot or zygote: a child waits for a job (its descriptors are attached); a run has ended; set-up failed; the
+names of the files to fetch are awaited on the job's socket."""
 NEW_SLOT, REAP = b"N", b"W"
 """To a zygote: make a slot at the attached descriptor; look for ended slots."""
-END_RUN = b"K"
-"""To a slot: end what runs."""
+END_RUN, WATCH = b"K", b"T"
+"""To a slot, with the number of the run as its READY gave it: end what runs; watch the limits of what runs, which is
+not among the many that end at once."""
 
 MAX_BYTES = 65_536
 _FD_BYTES = 4

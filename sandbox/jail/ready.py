@@ -7,24 +7,26 @@ import gc
 import marshal
 import os
 import resource
-import signal
 import sys
 import time
-from _socket import AF_UNIX, MSG_WAITALL, SOCK_STREAM, socket
 
 from . import finish, policy, private_dirs, syscalls, work_dir
-from .program import set_limits
+from .program import inherited_limits, set_limits
 from .steps import StepError, perform
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import CodeType, TracebackType
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from .frames import SlotJob
 
 _JOB_FD, _START_FD = 3, 4
+_signal: Any = sys.modules["_signal"]
+"""`signal` without its enumerations, which take hundreds of steps."""
 _LENGTH_BYTES = 8
+_READ_BYTES = 65_536
 
 
 class ArgumentArea:
@@ -41,18 +43,23 @@ class ArgumentArea:
         start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end: the 48th and 49th of all
         return cls(start, end - start)
 
-    def write(self, command: list[str]) -> None:
-        text = b"\0".join(os.fsencode(argument) for argument in command)[: self._size - 1]
-        ctypes.memmove(self._start, text.ljust(self._size, b"\0"), self._size)
+    def padded(self, command: list[str]) -> bytes:
+        """What to write for `command`."""
+        text = b"\0".join(argument.encode(errors="replace") for argument in command)[: self._size - 1]
+        return text.ljust(self._size, b"\0")
+
+    def write(self, padded: bytes) -> None:
+        ctypes.memmove(self._start, padded, self._size)
 
 
-def become(job_fd: int, start: int, stdout: int, stderr: int, seccomp: bytes, arguments: ArgumentArea) -> Program:
+def become(job_fd: int, start: int, stdout: int, stderr: int, kit: Kit) -> Program:
     """Wait for a job, and lock this process up for it. Whatever fails is told to init, and ends this process."""
     try:
         _prepare(job_fd, start, stdout, stderr)
-        job: SlotJob = marshal.loads(_received_job())  # noqa: S302 - from the server
-        _lock_up(job, seccomp)
-        program = Program(job, arguments)
+        job: SlotJob = marshal.loads(receive_block(_JOB_FD))  # noqa: S302 - from the server
+        os.close(_JOB_FD)
+        program = Program(job, kit)
+        _lock_up(job, kit)
         _tell_start(job)
         if job["fresh_interpreter"] or program.is_shadowed:
             program.execute()
@@ -69,80 +76,64 @@ def _prepare(job_fd: int, start: int, stdout: int, stderr: int) -> None:
     # A session of its own: nothing that the program does to its process group reaches init.
     os.setsid()
     syscalls.set_dumpable(True)
-    for source, target in ((stdout, 1), (stderr, 2)):
-        os.dup2(source, target)
-    _move((job_fd, _JOB_FD), (start, _START_FD))
-    os.closerange(_START_FD + 1, os.sysconf("SC_OPEN_MAX"))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.umask(0o022)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    # By way of high ones: the places may be taken by each other.
+    job_fd, start = os.dup(job_fd), os.dup(start)
+    os.dup2(job_fd, _JOB_FD, False)
+    os.dup2(start, _START_FD, False)
+    os.closerange(_START_FD + 1, _MOST_FDS)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     os.chdir(policy.WORK_DIR)
-    _reseed()
+    for name, seed in _SEEDS:
+        if name in sys.modules:
+            seed(sys.modules[name])
     gc.enable()
 
 
-def _move(*moves: tuple[int, int]) -> None:
-    """Give descriptors their places, by way of high ones: a place may be taken by another of them."""
-    held = [(os.dup(source), target) for source, target in moves]
-    for source, target in held:
-        os.dup2(source, target, inheritable=False)
+_MOST_FDS = 1 << 16
+# A fork copies the state of each generator: all programs would draw the same numbers.
+_SEEDS: tuple[tuple[str, Callable[[Any], object]], ...] = (
+    ("random", lambda module: module.seed()),
+    ("numpy.random", lambda module: module.seed()),
+    ("sympy.core.random", lambda module: module.rng.seed()),
+)
 
 
-def _reseed() -> None:
-    """`random` reseeds itself after a fork; the others would give all programs the same numbers."""
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed()
-    sympy_random = sys.modules.get("sympy.core.random")
-    if sympy_random is not None:
-        sympy_random.rng.seed()
-
-
-def _received_job() -> bytes:
-    channel = socket(AF_UNIX, SOCK_STREAM, 0, _JOB_FD)
-    data = receive_block(channel)
-    channel.close()
-    return data
-
-
-def receive_block(channel: socket) -> bytes:
-    """A block of bytes that its length precedes. Reads nothing of what comes after it.
+def receive_block(fd: int) -> bytes:
+    """The block of bytes, preceded by its length, that the server sends. It sends nothing more before it is asked to.
 
     Nobody at the other end: there is nothing left to do here.
     """
-    length = int.from_bytes(_exactly(channel, _LENGTH_BYTES), "little")
-    return _exactly(channel, length)
+    data = os.read(fd, _READ_BYTES)
+    missing = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little") - len(data)
+    if not missing and data:
+        return data[_LENGTH_BYTES:]
+    parts = [data[_LENGTH_BYTES:]]
+    while missing:
+        part = os.read(fd, min(missing, 1 << 20))
+        if not data or not part:
+            os._exit(1)
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
 
 
-def _exactly(channel: socket, length: int) -> bytes:
-    data = channel.recv(length, MSG_WAITALL)
-    while 0 < len(data) < length:
-        more = channel.recv(length - len(data), MSG_WAITALL)
-        data = data + more if more else b""
-    if not data and length:
-        os._exit(1)
-    return data
-
-
-def _lock_up(job: SlotJob, seccomp: bytes) -> None:
+def _lock_up(job: SlotJob, kit: Kit) -> None:
     limits = job["limits"]
     if limits["work_dir_mb"] != private_dirs.DEFAULT_MB:
         perform((("work dir size", lambda: private_dirs.resize(limits["work_dir_mb"])),))
     work_dir.write_program(job["program"], job["code"])
-    work_dir.write_files(job["files"])
-    perform(
-        (
-            ("stdin", lambda: _attach_stdin(job["stdin"])),
-            # One more than the program: init.
-            ("resource limits", lambda: set_limits(limits, other_processes=1)),
-            ("capabilities", syscalls.clear_capabilities),
-            ("seccomp", lambda: syscalls.load_seccomp_filter(seccomp)),
-        )
-    )
+    if job["files"]:
+        work_dir.write_files(job["files"])
+    if job["stdin"] is not None:  # else it stays /dev/null, from the zygote
+        _attach_stdin(job["stdin"])
+    # One more than the program: init.
+    set_limits(limits, 1, kit.inherited_limits)
+    kit.lock()
 
 
-def _attach_stdin(content: bytes | None) -> None:
-    if content is None:
-        return  # /dev/null, from the zygote
+def _attach_stdin(content: bytes) -> None:
     fd = syscalls.sealed_file(content)
     os.dup2(fd, 0)
     os.close(fd)
@@ -162,6 +153,27 @@ def _tell_start(job: SlotJob) -> None:
     os.close(_START_FD)
 
 
+class Kit:
+    """What the children of a zygote need and can share, made once: each page that a child writes is copied for it.
+
+    Attributes:
+        inherited_limits: hard resource limits that the server was started with.
+        known_modules: names of modules that were imported before any program.
+    """
+
+    def __init__(self, seccomp: bytes) -> None:
+        self.inherited_limits = inherited_limits()
+        self.arguments = ArgumentArea.own()
+        self.lock = syscalls.prepared_lock(seccomp)
+        self.path = f"{policy.WORK_DIR}/{policy.PROGRAM_NAME}"
+        self.command = [sys.executable, self.path]
+        self.command_line = self.arguments.padded(self.command)
+        sys.argv[:] = [self.path]
+        sys.orig_argv[:] = self.command
+        self.main = finish.new_main(self.path)
+        self.finish = finish.Finish()
+
+
 class Program:
     """What the zygote's outermost frame runs.
 
@@ -169,19 +181,31 @@ class Program:
         names: the namespace of `__main__`.
     """
 
-    def __init__(self, job: SlotJob, arguments: ArgumentArea) -> None:
-        self._path = f"{policy.WORK_DIR}/{job['program']}"
+    def __init__(self, job: SlotJob, kit: Kit) -> None:
         self._code = job["code"]
-        self._command = [sys.executable, self._path, *job["args"]]
-        arguments.write(self._command)
-        os.environ.update(job["env"])
+        self._path = kit.path
+        self._finish = kit.finish
+        self._command = kit.command
+        self.names = kit.main
+        self.is_shadowed = False
+        """A request file has the name of a module that is imported already, and must be found first."""
+        command_line = kit.command_line
+        if job["files"] or job["args"]:
+            command_line = self._customize(job, kit)
+        kit.arguments.write(command_line)
+        if job["env"]:
+            os.environ.update(job["env"])
+
+    def _customize(self, job: SlotJob, kit: Kit) -> bytes:
         tops = {name.partition("/")[0].partition(".")[0] for name in job["files"]}
         self.is_shadowed = any(name in sys.modules for name in tops)
-        """A request file has the name of a module that is imported already, and must be found first."""
-        sys.argv[:] = [self._path, *job["args"]]
+        self._path = f"{policy.WORK_DIR}/{job['program']}"
+        self._command = [sys.executable, self._path, *job["args"]]
+        sys.argv[:] = self._command[1:]
         sys.orig_argv[:] = self._command
-        self._finish = finish.Finish()
-        self.names = finish.new_main(self._path)
+        if self._path != kit.path:
+            self.names = finish.new_main(self._path)
+        return kit.arguments.padded(self._command)
 
     def load(self) -> CodeType:
         """

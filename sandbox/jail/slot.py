@@ -7,13 +7,16 @@ namespace, the slot ends. Init reads nothing of a job but numbers, because the n
 
 from __future__ import annotations
 
+import errno
 import gc
+import itertools
 import marshal
 import os
 import select
 import signal
 import time
 from _socket import AF_UNIX, SOCK_STREAM, socket, socketpair
+from contextlib import suppress
 
 from . import enter, messages, policy, ready, syscalls, work_dir
 from .private_dirs import private_dirs
@@ -31,10 +34,9 @@ if TYPE_CHECKING:
 class Setting:
     """What all slots of a zygote share."""
 
-    def __init__(self, binds: Sequence[str], seccomp: bytes, arguments: ready.ArgumentArea) -> None:
+    def __init__(self, binds: Sequence[str], kit: ready.Kit) -> None:
         self.binds = binds
-        self.seccomp = seccomp
-        self.arguments = arguments
+        self.kit = kit
 
 
 def enter_namespaces() -> None:
@@ -65,14 +67,15 @@ def serve(channel: socket, setting: Setting) -> ready.Program:
     )
     gc.disable()
     folders = private_dirs(setting.binds)
-    while True:
+    for number in itertools.count():
         for folder in folders:
             folder.renew()
-        program = _serve_one(channel, setting)
+        program = _serve_one(channel, number, setting)
         if program is not None:
             return program
         if _left_connections():
-            os._exit(0)
+            break
+    os._exit(0)
 
 
 def _drop_handlers() -> None:
@@ -88,29 +91,30 @@ def _left_connections() -> bool:
     return fields[1] != b"0" or fields[5] != b"0"  # inuse, tw
 
 
-def _serve_one(channel: socket, setting: Setting) -> ready.Program | None:
-    job_server, job_child = socketpair(AF_UNIX, SOCK_STREAM)
+def _serve_one(channel: socket, number: int, setting: Setting) -> ready.Program | None:
+    job_server, job_child = (end.detach() for end in socketpair(AF_UNIX, SOCK_STREAM))
     (out_read, out_write), (err_read, err_write), (start_read, start_write) = os.pipe(), os.pipe(), os.pipe()
-    pid = os.fork()
+    pid = syscalls.fork()
     if pid == 0:
-        return ready.become(job_child.detach(), start_write, out_write, err_write, setting.seccomp, setting.arguments)
-    for fd in (out_write, err_write, start_write):
+        return ready.become(job_child, start_write, out_write, err_write, setting.kit)
+    if pid < 0:
+        raise OSError(errno.EAGAIN, "fork of a ready child")
+    messages.send(channel, messages.READY, number, (job_server, out_read, err_read))
+    for fd in (out_write, err_write, start_write, job_server, out_read, err_read):
         os.close(fd)
-    messages.send(channel, messages.READY, None, (job_server.fileno(), out_read, err_read))
-    job_server.close()
-    os.close(out_read)
-    os.close(err_read)
-    try:
-        _Supervision(channel, pid, start_read, job_child).until_the_end()
-    finally:
-        os.close(start_read)
-        job_child.close()
+    _Supervision(channel, number, pid, start_read, job_child).until_the_end()
+    os.close(start_read)
+    os.close(job_child)
     return None
 
 
 class _Supervision:
-    def __init__(self, channel: socket, pid: int, start: int, job: socket) -> None:
+    """One child, from ready to reaped. Most programs end so soon that nothing is done before their end."""
+
+    def __init__(self, channel: socket, number: int, pid: int, start: int, job: int) -> None:
         self._channel = channel
+        self._number = number
+        self._channel_fd = channel.fileno()
         self._pid = pid
         self._start = start
         self._job = job
@@ -119,82 +123,67 @@ class _Supervision:
         self._peak_bytes = 0
 
     def until_the_end(self) -> None:
+        # A descriptor and not SIGCHLD: init has no signal handlers, so that nothing inside can signal it.
         pidfd = os.pidfd_open(self._pid)
-        try:
-            poll = select.poll()
-            poll.register(self._channel.fileno(), select.POLLIN)
-            poll.register(self._start, select.POLLIN)
-            # A descriptor and not SIGCHLD: init has no signal handlers, so that nothing inside can signal it.
-            poll.register(pidfd, select.POLLIN)
-            message = self._until_started(poll)
-            if "failure" in message:
-                self._kill_and_reap_all()
-                messages.send(self._channel, messages.FAILED, message["failure"])
-                return
-            poll.unregister(self._start)
-            self._run(poll, message["run"])
-        finally:
-            os.close(pidfd)
-
-    def _until_started(self, poll: select.poll) -> Started:
-        """What the child said on becoming the program."""
-        while True:
-            ready_fds = [fd for fd, _ in poll.poll()]
-            if self._start in ready_fds:
-                # A short message in a pipe arrives whole.
-                said = os.read(self._start, 8192)
-                lost = StepError("run", OSError(0, "the ready child ended")).as_failure()
-                message: Started = marshal.loads(said) if said else {"failure": lost}  # noqa: S302
-                return message
-            if self._channel.fileno() in ready_fds and self._asked_to_end():
-                return {"failure": StepError("run", OSError(0, "ended before its start")).as_failure()}
-
-    def _asked_to_end(self) -> bool:
-        kind, _, _ = messages.receive(self._channel)
-        if not kind:
-            os._exit(1)  # the server is gone, or has given this slot up
-        return kind == messages.END_RUN
-
-    def _run(self, poll: select.poll, started: tuple[float, float, float, int, bool]) -> None:
-        started_s, own_cpu_s, wall_s, memory_bytes, fetches = started
-        memory = MemoryWatch(memory_bytes)
-        reason = self._watch(poll, started_s + wall_s, memory)
+        poll = select.poll()
+        poll.register(self._channel_fd, select.POLLIN)
+        poll.register(pidfd, select.POLLIN)
+        reason: EndReason = "exit"
+        started: Started | None = None
+        kind = b""
+        while not kind and not any(fd == pidfd for fd, _ in poll.poll()):
+            kind = self._asked()
+        if kind == messages.WATCH:
+            started = self._started()
+            if "run" in started:
+                reason = self._watch(poll, started["run"])
+        elif kind == messages.END_RUN:
+            reason = "server"
         ended_s = time.monotonic()
         self._kill_and_reap_all()
-        if fetches:
-            self._fetch()
-        outcome: SlotOutcome = {
-            "reason": reason,
-            "wait_status": self._wait_status,
-            "started_s": started_s,
-            "ended_s": ended_s,
-            "cpu_s": max(0.0, self._cpu_s - own_cpu_s),
-            "peak_memory_bytes": max(memory.peak_bytes, self._peak_bytes),
-        }
-        messages.send(self._channel, messages.ENDED, outcome)
+        os.close(pidfd)
+        self._report(started or self._started(), reason, ended_s)
 
-    def _watch(self, poll: select.poll, deadline_s: float, memory: MemoryWatch) -> EndReason:
+    def _started(self) -> Started:
+        """What the child said on becoming the program. A short message in a pipe arrives whole."""
+        said = os.read(self._start, 8192)
+        if not said:
+            return {
+                "failure": StepError("run", OSError(0, "the child ended before it became the program")).as_failure()
+            }
+        message: Started = marshal.loads(said)  # noqa: S302 - from our child, before it became the program
+        return message
+
+    def _asked(self) -> bytes:
+        kind, number, _ = messages.receive(self._channel)
+        if not kind:
+            os._exit(1)  # the server is gone, or has given this slot up
+        # One that was sent while the run before was ending is not about this run.
+        return kind if number == self._number else b""
+
+    def _watch(self, poll: select.poll, run: tuple[float, float, float, int, bool]) -> EndReason:
         """Return when the program has ended or must end."""
-        interval_s = policy.WATCH_INTERVAL_S
+        deadline_s = run[0] + run[2]
+        memory = MemoryWatch(run[3])
         while True:
             remaining_s = max(0.0, deadline_s - time.monotonic())
-            ready_fds = poll.poll(min(remaining_s, interval_s) * 1000 + 0.5)
+            ready_fds = poll.poll(min(remaining_s, policy.WATCH_INTERVAL_S) * 1000 + 0.5)
             self._reap(os.WNOHANG)
             if self._wait_status >= 0:
                 return "exit"
-            if any(fd == self._channel.fileno() for fd, _ in ready_fds) and self._asked_to_end():
+            if any(fd == self._channel_fd for fd, _ in ready_fds) and self._asked() == messages.END_RUN:
                 return "server"
             if time.monotonic() >= deadline_s:
                 return "wall"
-            if memory.over_limit():
+            over = memory.over_limit()
+            self._peak_bytes = max(self._peak_bytes, memory.peak_bytes)
+            if over:
                 return "memory"
 
     def _kill_and_reap_all(self) -> None:
         # -1 is everything in the namespace but init, in one sweep that a fork cannot slip through.
-        try:
+        with suppress(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
-        except ProcessLookupError:
-            return
         self._reap(0)
 
     def _reap(self, options: int) -> None:
@@ -211,25 +200,45 @@ class _Supervision:
             if pid == self._pid:
                 self._wait_status = wait_status
 
+    def _report(self, started: Started, reason: EndReason, ended_s: float) -> None:
+        if "failure" in started:
+            messages.send(self._channel, messages.FAILED, started["failure"])
+            return
+        started_s, own_cpu_s, _, _, fetches = started["run"]
+        if fetches:
+            self._fetch()
+        outcome: SlotOutcome = {
+            "reason": reason,
+            "wait_status": self._wait_status,
+            "started_s": started_s,
+            "ended_s": ended_s,
+            "cpu_s": max(0.0, self._cpu_s - own_cpu_s),
+            "peak_memory_bytes": self._peak_bytes,
+        }
+        messages.send(self._channel, messages.ENDED, outcome)
+
     def _fetch(self) -> None:
         """Send the files in another process: what they hold must not stay in the memory of the next child."""
         pid = os.fork()
         if pid == 0:
             _send_files(self._job)
-        poll = select.poll()
+        messages.send(self._channel, messages.FETCHING)
         pidfd = os.pidfd_open(pid)
+        poll = select.poll()
         poll.register(pidfd, select.POLLIN)
-        poll.register(self._channel.fileno(), select.POLLIN)
+        poll.register(self._channel_fd, select.POLLIN)
         while not any(fd == pidfd for fd, _ in poll.poll()):
-            if self._asked_to_end():
+            if self._asked() == messages.END_RUN:
                 os.kill(pid, signal.SIGKILL)
         os.close(pidfd)
         os.waitpid(pid, 0)
 
 
-def _send_files(job: socket) -> NoReturn:
+def _send_files(job: int) -> NoReturn:
     try:
         names = marshal.loads(ready.receive_block(job))  # noqa: S302 - from the server
-        job.sendall(marshal.dumps(work_dir.fetch(names)))
+        files = memoryview(marshal.dumps(work_dir.fetch(names)))
+        while files:
+            files = files[os.write(job, files) :]
     finally:
         os._exit(0)

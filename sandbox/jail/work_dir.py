@@ -39,9 +39,14 @@ def write_files(files: dict[str, bytes]) -> None:
 def _write(name: str, content: bytes, field: str) -> None:
     path = f"{policy.WORK_DIR}/{name}"
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "xb") as file:
-            file.write(content)
+        if "/" in name:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            while content:  # a full tmpfs takes what fits, and refuses the rest
+                content = content[os.write(fd, content) :]
+        finally:
+            os.close(fd)
     except OSError as error:
         raise StepError("work dir files", error, field) from error
 

@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 
 from . import messages, policy, slot, tiers
-from .ready import ArgumentArea, Program
+from .ready import Kit, Program
 from .steps import StepError
 
 TYPE_CHECKING = False
@@ -51,8 +51,9 @@ def main() -> Program:
         os.environ.pop(name, None)
     packages = _import_tier(config["tier"])
     os.close(bundle)
+    os.umask(0o022)
     _forget_ourselves()
-    setting = slot.Setting(config["binds"], base64.b64decode(config["seccomp"]), ArgumentArea.own())
+    setting = slot.Setting(config["binds"], Kit(base64.b64decode(config["seccomp"])))
     gc.collect()
     gc.freeze()  # a collection in a child would write to every object, and so copy every page
     messages.send(channel, messages.READY, {"packages": packages, "data_bytes": _data_bytes()})
