@@ -78,7 +78,8 @@ print("ok")
 
 
 async def test_timeout_kills_the_whole_tree(run: RunCode, marker: str) -> None:
-    code = "import os, time\nfor _ in range(3): os.fork()\nos.setsid() if os.getpgrp() != os.getpid() else None\ntime.sleep(300)"
+    fork = "import os, time\nfor _ in range(3): os.fork()"
+    code = f"{fork}\nos.setsid() if os.getpgrp() != os.getpid() else None\ntime.sleep(300)"
     assert (await run(code, args=[marker], wall_s=0.5)).status == "timeout"
     assert processes_with(marker) == []
 
