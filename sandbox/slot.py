@@ -63,6 +63,7 @@ class Slot:
             self.close()
         elif self._ended is None:
             self._failure = value  # no run has begun: it is the slot that failed
+            self.close()
         elif not self._ended.done():
             if kind == messages.ENDED:
                 self._ended.set_result(value)

@@ -93,7 +93,8 @@ class Finish:
     def _wait_for_threads(self) -> None:
         threading = sys.modules.get("threading")
         try:
-            if threading is not None:
+            # Without threads there is nothing to wait for, and the way to find that out is long.
+            if threading is not None and (len(threading._active) > 1 or threading._threading_atexits):
                 threading._shutdown()
         except BaseException as error:  # noqa: BLE001 - as the interpreter does
             sys.__excepthook__(type(error), error, error.__traceback__)

@@ -12,11 +12,11 @@ import time
 
 from . import finish, policy, private_dirs, syscalls, work_dir
 from .program import inherited_limits, set_limits
+from .seeds import Seeds
 from .steps import StepError, perform
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import CodeType, TracebackType
     from typing import Any, NoReturn
 
@@ -55,7 +55,7 @@ class ArgumentArea:
 def become(job_fd: int, start: int, stdout: int, stderr: int, kit: Kit) -> Program:
     """Wait for a job, and lock this process up for it. Whatever fails is told to init, and ends this process."""
     try:
-        _prepare(job_fd, start, stdout, stderr)
+        _prepare(job_fd, start, stdout, stderr, kit)
         job: SlotJob = marshal.loads(receive_block(_JOB_FD))  # noqa: S302 - from the server
         os.close(_JOB_FD)
         program = Program(job, kit)
@@ -72,7 +72,7 @@ def become(job_fd: int, start: int, stdout: int, stderr: int, kit: Kit) -> Progr
     os._exit(1)
 
 
-def _prepare(job_fd: int, start: int, stdout: int, stderr: int) -> None:
+def _prepare(job_fd: int, start: int, stdout: int, stderr: int, kit: Kit) -> None:
     # A session of its own: nothing that the program does to its process group reaches init.
     os.setsid()
     syscalls.set_dumpable(True)
@@ -85,19 +85,11 @@ def _prepare(job_fd: int, start: int, stdout: int, stderr: int) -> None:
     os.closerange(_START_FD + 1, _MOST_FDS)
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
     os.chdir(policy.WORK_DIR)
-    for name, seed in _SEEDS:
-        if name in sys.modules:
-            seed(sys.modules[name])
+    kit.seeds.renew()
     gc.enable()
 
 
 _MOST_FDS = 1 << 16
-# A fork copies the state of each generator: all programs would draw the same numbers.
-_SEEDS: tuple[tuple[str, Callable[[Any], object]], ...] = (
-    ("random", lambda module: module.seed()),
-    ("numpy.random", lambda module: module.seed()),
-    ("sympy.core.random", lambda module: module.rng.seed()),
-)
 
 
 def receive_block(fd: int) -> bytes:
@@ -158,12 +150,14 @@ class Kit:
 
     Attributes:
         inherited_limits: hard resource limits that the server was started with.
-        known_modules: names of modules that were imported before any program.
+        held: what is not to be destroyed in a child, which would be work for nothing.
     """
 
     def __init__(self, seccomp: bytes) -> None:
         self.inherited_limits = inherited_limits()
         self.arguments = ArgumentArea.own()
+        self.seeds = Seeds()
+        self.held: list[object] = []
         self.lock = syscalls.prepared_lock(seccomp)
         self.path = f"{policy.WORK_DIR}/{policy.PROGRAM_NAME}"
         self.command = [sys.executable, self.path]
@@ -182,6 +176,7 @@ class Program:
     """
 
     def __init__(self, job: SlotJob, kit: Kit) -> None:
+        self._kit = kit
         self._code = job["code"]
         self._path = kit.path
         self._finish = kit.finish

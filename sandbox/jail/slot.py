@@ -66,6 +66,7 @@ def serve(channel: socket, setting: Setting) -> ready.Program:
         )
     )
     gc.disable()
+    setting.kit.held += [channel, setting]
     folders = private_dirs(setting.binds)
     for number in itertools.count():
         for folder in folders:

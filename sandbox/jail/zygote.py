@@ -57,6 +57,7 @@ def main() -> Program:
     gc.collect()
     gc.freeze()  # a collection in a child would write to every object, and so copy every page
     messages.send(channel, messages.READY, {"packages": packages, "data_bytes": _data_bytes()})
+    setting.kit.held += [channel, config, packages]
     return _serve(channel, setting)
 
 
