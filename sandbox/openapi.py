@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from ..schemas.errors import ErrorKind
-from .process_pool import LANGUAGES
+from .job import LANGUAGES
 from .settings import SandboxSettings
 
 _REF = "#/components/schemas/{model}"

@@ -17,10 +17,12 @@ import uvloop
 
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
+from .pool import Pool
 from .process_pool import ProcessPool
 from .self_check import check_isolation
 from .server import create_app
 from .settings import SandboxSettings
+from .zygote_pool import ZygotePool
 
 EXIT_CANNOT_START = 3
 """The exit code of a server that refused to start; a supervisor should not restart it."""
@@ -36,6 +38,9 @@ def serve(settings: SandboxSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _already_handled)
     _allow_many_descriptors()
+    for fd in (settings.ready_fd, settings.lifeline_fd):
+        if fd is not None:
+            os.set_inheritable(fd, False)  # whoever waits for their end must not wait for the zygotes too
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings))
 
@@ -51,7 +56,7 @@ def _allow_many_descriptors() -> None:
 
 async def _serve(settings: SandboxSettings) -> None:
     listener = _bound(settings)
-    async with ProcessPool(settings.slots, settings.queue) as pool:
+    async with _pool(settings) as pool:
         layers = await check_isolation(pool)
         config = uvicorn.Config(
             create_app(pool, settings, layers),
@@ -63,6 +68,11 @@ async def _serve(settings: SandboxSettings) -> None:
         )
         server = _Server(config, settings)
         await server.serve(sockets=[listener])
+
+
+def _pool(settings: SandboxSettings) -> Pool:
+    kinds: dict[str, type[ProcessPool] | type[ZygotePool]] = {"process": ProcessPool, "zygote": ZygotePool}
+    return kinds[settings.pool](settings.slots, settings.queue)
 
 
 def _bound(settings: SandboxSettings) -> socket.socket:

@@ -49,10 +49,14 @@ class Sources:
 
     def attach_all(self) -> None:
         for path, tree in self._trees.items():
-            target = _NEW_ROOT + path
-            _create_mount_point(target, tree)
-            syscalls.attach_mount(tree, target)
-            os.close(tree)
+            attach(tree, _NEW_ROOT + path)
+
+
+def attach(tree: int, target: str) -> None:
+    """Attach a detached mount, and close its descriptor."""
+    _create_mount_point(target, tree)
+    syscalls.attach_mount(tree, target)
+    os.close(tree)
 
 
 def _create_mount_point(target: str, tree: int) -> None:
@@ -73,22 +77,23 @@ def leave_root() -> None:
         syscalls.set_dumpable(True)
 
 
-def unshare_namespaces() -> None:
+def unshare_namespaces(inner_id: int = policy.INNER_ID, flags: int = policy.ALL_NAMESPACES) -> None:
+    """Enter new namespaces, in which one's own user and group are called `inner_id`. The pid one takes a fork more."""
     uid, gid = os.geteuid(), os.getegid()
-    syscalls.unshare(sum(policy.NAMESPACE_FLAGS.values()))
+    syscalls.unshare(flags)
     # One's own id may be mapped without privilege, but a group only after giving up setgroups.
-    for file, text in (("setgroups", "deny"), ("uid_map", _id_map(uid)), ("gid_map", _id_map(gid))):
+    for file, text in (("setgroups", "deny"), ("uid_map", f"{inner_id} {uid} 1"), ("gid_map", f"{inner_id} {gid} 1")):
         fd = os.open(f"/proc/self/{file}", os.O_WRONLY | os.O_CLOEXEC)
         os.write(fd, text.encode())
         os.close(fd)
 
 
-def _id_map(outer: int) -> str:
-    return f"{policy.INNER_ID} {outer} 1"
-
-
-def build_root(sources: Sources, work_dir_mb: int) -> None:
+def build_root(sources: Sources, work_dir_mb: int, *, for_program: bool = True) -> None:
     """Build the new root and make it the only one.
+
+    Args:
+        for_program: make `/proc` read-only and hide parts of it. A zygote maps its slots' users there, and the kernel
+            lets a slot mount a proc of its own only where one is fully visible.
 
     Raises:
         StepError: a step failed.
@@ -106,11 +111,11 @@ def build_root(sources: Sources, work_dir_mb: int) -> None:
             ("device links", _link_devices),
             ("etc files", _write_etc),
             # Before the old root goes: the kernel allows a new proc only where one is fully visible.
-            ("proc", _mount_proc),
+            ("proc", lambda: mount_proc(_NEW_ROOT, for_program=for_program)),
             ("enter new root", _pivot),
             ("read-only root", _make_root_read_only),
             ("hostname", lambda: syscalls.set_hostname(policy.HOSTNAME)),
-            ("loopback", _raise_loopback),
+            ("loopback", raise_loopback),
         )
     )
 
@@ -122,8 +127,12 @@ def _mount_new_root() -> None:
 def _mount_private_dirs(size_mb: int) -> None:
     for path, mode in policy.PRIVATE_DIRS:
         os.makedirs(_NEW_ROOT + path, exist_ok=True)
-        options = f"size={size_mb}m,nr_inodes={policy.PRIVATE_DIR_INODES},mode={mode}"
-        mount("tmpfs", _NEW_ROOT + path, MS_NOSUID | MS_NODEV, options)
+        mount_private_dir(_NEW_ROOT + path, mode, size_mb)
+
+
+def mount_private_dir(target: str, mode: str, size_mb: int, flags: int = 0) -> None:
+    options = f"size={size_mb}m,nr_inodes={policy.PRIVATE_DIR_INODES},mode={mode}"
+    mount("tmpfs", target, MS_NOSUID | MS_NODEV | flags, options)
 
 
 def _link_system_dirs() -> None:
@@ -144,13 +153,14 @@ def _write_etc() -> None:
             file.write(text)
 
 
-def _mount_proc() -> None:
-    proc = f"{_NEW_ROOT}/proc"
-    os.mkdir(proc)
-    mount("proc", proc, MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, policy.PROC_OPTIONS)
-    for name in policy.MASKED_PROC:
+def mount_proc(root: str, *, for_program: bool) -> None:
+    proc = f"{root}/proc"
+    os.makedirs(proc, exist_ok=True)
+    read_only = MS_RDONLY if for_program else 0
+    mount("proc", proc, read_only | MS_NOSUID | MS_NODEV | MS_NOEXEC, policy.PROC_OPTIONS)
+    for name in policy.MASKED_PROC if for_program else ():
         if os.path.exists(f"{proc}/{name}"):
-            mount("", f"{proc}/{name}", syscalls.MS_BIND, source=f"{_NEW_ROOT}/dev/null")
+            mount("", f"{proc}/{name}", syscalls.MS_BIND, source=f"{root}/dev/null")
 
 
 def _pivot() -> None:
@@ -163,7 +173,7 @@ def _make_root_read_only() -> None:
     mount("", "/", syscalls.MS_BIND | syscalls.MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
 
 
-def _raise_loopback() -> None:
+def raise_loopback() -> None:
     handle = socket(AF_INET, SOCK_DGRAM)
     fcntl.ioctl(handle.fileno(), _SIOCSIFFLAGS, b"lo".ljust(16, b"\0") + _IFF_UP.to_bytes(2, sys.byteorder) + bytes(22))
     handle.close()

@@ -41,6 +41,65 @@ class Job(TypedDict):
     limits: JobLimits
 
 
+class ZygoteConfig(TypedDict):
+    """What a spawner is told, and its zygote after it.
+
+    Attributes:
+        binds: as in `Job`. env: of the interpreter, and so of programs, less what only the zygote needs.
+        tier: whose modules to import. hidden_env: names in `env` that programs must not see.
+        seccomp: the compiled filter, base64.
+    """
+
+    binds: list[str]
+    executable: str
+    env: dict[str, str]
+    hidden_env: list[str]
+    tier: str
+    seccomp: str
+
+
+class SlotJob(TypedDict):
+    """What a ready child is told, once, by the server.
+
+    Attributes:
+        program: work-dir name of `code`. files: work-dir name -> content.
+        stdin: None attaches nothing. fetches: files will be asked for after the run.
+        fresh_interpreter: execute the interpreter instead of running the program in the child's own.
+    """
+
+    program: str
+    code: bytes
+    stdin: bytes | None
+    args: list[str]
+    env: dict[str, str]
+    files: dict[str, bytes]
+    fetches: bool
+    fresh_interpreter: bool
+    limits: JobLimits
+
+
+class Started(TypedDict):
+    """What a ready child tells init when it becomes the program, or why it cannot.
+
+    Attributes:
+        run: time of the start, CPU seconds until then, `wall_s`, memory limit in bytes, `SlotJob.fetches`.
+    """
+
+    run: NotRequired[tuple[float, float, float, int, bool]]
+    failure: NotRequired[Failure]
+
+
+class SlotOutcome(TypedDict):
+    """How a run in a slot ended: `Outcome` without the files, which never pass through init."""
+
+    reason: EndReason
+    wait_status: int
+    started_s: float
+    ended_s: float
+    cpu_s: float
+    peak_memory_bytes: int
+
+
 EndReason = Literal["exit", "wall", "memory", "server"]
 
 

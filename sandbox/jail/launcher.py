@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from . import enter, init, syscalls
+from . import enter, init, policy, syscalls
 from .steps import StepError, perform
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ def main() -> NoReturn:
     with open(job_fd, encoding="utf-8") as file:
         job: Job = json.load(file)
     try:
-        sources = _leave_the_machine(job)
+        sources = leave_the_machine(job["binds"])
         pid = os.fork()
         if pid == 0:
             _report(report_fd, {"outcome": init.run(job, sources, lifeline)})
@@ -43,8 +43,13 @@ def main() -> NoReturn:
     _wait_for_init(pid, report_fd)
 
 
-def _leave_the_machine(job: Job) -> enter.Sources:
-    sources = enter.Sources(job["binds"])
+def leave_the_machine(binds: list[str], inner_id: int = policy.INNER_ID) -> enter.Sources:
+    """Become nobody in namespaces of one's own, there called `inner_id`.
+
+    Raises:
+        StepError: a step failed.
+    """
+    sources = enter.Sources(binds)
     perform(
         (
             ("out-of-memory score", _be_killed_first),
@@ -52,7 +57,7 @@ def _leave_the_machine(job: Job) -> enter.Sources:
             ("leave root", enter.leave_root),
             # Cleared by a change of user, hence after it.
             ("parent death signal", lambda: syscalls.set_parent_death_signal(signal.SIGKILL)),
-            ("namespaces", enter.unshare_namespaces),
+            ("namespaces", lambda: enter.unshare_namespaces(inner_id)),
         )
     )
     return sources

@@ -82,6 +82,8 @@ DENIED_SYSCALLS = (
     *("vhangup", "nfsservctl", "lookup_dcookie", "uselib", "ustat", "sysfs", "_sysctl"),
     # memory that belongs to no process and to no tmpfs of ours, so that no limit would count it
     *("memfd_create", "memfd_secret", "shmget", "msgget", "semget"),
+    # the one thing left that an ipc namespace could keep from one call of a slot to the next
+    "mq_open",
 )
 RECENT_SYSCALLS = {
     "open_tree": 428,
@@ -112,6 +114,9 @@ NAMESPACE_FLAGS = {
     "CLONE_NEWNET": 0x4000_0000,
 }
 """What the jail is made of, and what a program may not make again with clone. Time namespaces cannot be made by it."""
+ALL_NAMESPACES = sum(NAMESPACE_FLAGS.values())
+SLOT_NAMESPACES = sum(NAMESPACE_FLAGS[f"CLONE_NEW{name}"] for name in ("USER", "PID", "NET", "NS", "IPC"))
+"""What each slot of a zygote has of its own. The host name and the cgroup view are its zygote's."""
 
 SOCKET_FAMILIES = (1, 2, 10, 16)
 """unix, inet, inet6, netlink. The rest is refused: vsock, for one, ignores network namespaces and reaches the host."""

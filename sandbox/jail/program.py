@@ -35,7 +35,7 @@ def become(job: Job, errors: int) -> NoReturn:
                 ("signals", _reset_signals),
                 ("work dir", lambda: os.chdir(policy.WORK_DIR)),
                 ("umask", lambda: os.umask(0o022)),
-                ("resource limits", lambda: _set_limits(job["limits"])),
+                ("resource limits", lambda: set_limits(job["limits"], policy.OWN_PROCESSES, inherited_limits())),
                 ("capabilities", syscalls.drop_capabilities),
                 # Required by the kernel before an unprivileged process may load a filter.
                 ("no new privileges", syscalls.set_no_new_privileges),
@@ -65,24 +65,33 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _set_limits(limits: JobLimits) -> None:
+def inherited_limits() -> dict[int, int]:
+    """Hard limits that are set already: only root may raise one, so a stricter one stays."""
+    hard = {which: resource.getrlimit(which)[1] for which in _LIMITED}
+    return {which: limit for which, limit in hard.items() if limit != resource.RLIM_INFINITY}
+
+
+_LIMITED = (
+    *(resource.RLIMIT_CPU, resource.RLIMIT_NPROC, resource.RLIMIT_DATA),
+    *(resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE),
+)
+
+
+def set_limits(limits: JobLimits, other_processes: int, inherited: dict[int, int]) -> None:
+    """`other_processes` are those of ours that RLIMIT_NPROC counts too."""
     cpu_s = math.ceil(limits["cpu_s"])
     for which, soft, hard in (
         # SIGXCPU at the first, which a program may catch; SIGKILL at the second.
         (resource.RLIMIT_CPU, cpu_s, cpu_s + 1),
-        (resource.RLIMIT_NPROC, limits["processes"] + policy.OWN_PROCESSES, None),
+        (resource.RLIMIT_NPROC, limits["processes"] + other_processes, 0),
         # Private writable memory. The address space is left alone: BLAS and threads reserve far more than they use.
-        (resource.RLIMIT_DATA, limits["memory_mb"] << 20, None),
-        (resource.RLIMIT_FSIZE, limits["file_size_mb"] << 20, None),
-        (resource.RLIMIT_NOFILE, limits["open_files"], None),
-        (resource.RLIMIT_CORE, 0, None),
+        (resource.RLIMIT_DATA, limits["memory_mb"] << 20, 0),
+        (resource.RLIMIT_FSIZE, limits["file_size_mb"] << 20, 0),
+        (resource.RLIMIT_NOFILE, limits["open_files"], 0),
+        (resource.RLIMIT_CORE, 0, 0),
     ):
-        _lower(which, soft, soft if hard is None else hard)
-
-
-def _lower(which: int, soft: int, hard: int) -> None:
-    # Only root may raise a hard limit; a stricter one that the server was started with stays.
-    _, inherited = resource.getrlimit(which)
-    if inherited != resource.RLIM_INFINITY:
-        soft, hard = min(soft, inherited), min(hard, inherited)
-    resource.setrlimit(which, (soft, hard))
+        most = inherited.get(which)
+        hard = hard or soft
+        if most is not None:
+            soft, hard = min(soft, most), min(hard, most)
+        resource.setrlimit(which, (soft, hard))

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc_holding_the_lock = ctypes.PyDLL(None)
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 0x1000
 MS_REC, MS_PRIVATE = 0x4000, 1 << 18
@@ -21,6 +27,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 4, 2
 _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 38, 2
 _CAPABILITY_VERSION_3 = 0x2008_0522
 _EINVAL = 22
+_F_ADD_SEALS, _SEAL_SHRINK, _SEAL_GROW, _SEAL_WRITE = 1033, 2, 4, 8
 
 
 class _MountAttr(ctypes.Structure):
@@ -61,6 +68,11 @@ def pivot_root_here() -> None:
     _checked(_libc.umount2(b".", _MNT_DETACH), "umount of the old root")
 
 
+def unmount(target: str) -> None:
+    """Take the topmost mount at `target` out of sight; it ends with its last user."""
+    _checked(_libc.umount2(target.encode(), _MNT_DETACH), f"umount {target}")
+
+
 def clone_mount(path: str, attributes: int) -> int:
     """A descriptor of a detached copy of the mounts at and under `path`, with `attributes` set on all of them."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
@@ -75,6 +87,16 @@ def clone_mount(path: str, attributes: int) -> int:
 def attach_mount(tree: int, target: str) -> None:
     where = (_AT_FDCWD, target.encode(), _MOVE_MOUNT_F_EMPTY_PATH)
     _checked(_libc.syscall(_SYS_MOVE_MOUNT, tree, b"", *where), f"move_mount {target}")
+
+
+def sealed_file(content: bytes) -> int:
+    """A descriptor that reads `content` and that nobody can write: a program could else store things in its stdin."""
+    fd = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with open(fd, "wb", buffering=0, closefd=False) as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    fcntl.fcntl(fd, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_WRITE)
+    return fd
 
 
 def set_hostname(name: str) -> None:
@@ -95,11 +117,19 @@ def set_no_new_privileges() -> None:
 
 def drop_capabilities() -> None:
     """Empty all capability sets, the bounding set first: dropping from it needs CAP_SETPCAP."""
+    drop_bounding_set()
+    clear_capabilities()
+
+
+def drop_bounding_set() -> None:
     for capability in range(64):
         if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             if ctypes.get_errno() == _EINVAL:  # past the last capability of this kernel
                 break
             _checked(-1, "prctl CAPBSET_DROP")
+
+
+def clear_capabilities() -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
 
@@ -107,3 +137,25 @@ def drop_capabilities() -> None:
 def load_seccomp_filter(instructions: bytes) -> None:
     program = _FilterProgram(len(instructions) // 8, instructions)
     _checked(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0), "prctl SECCOMP")
+
+
+def prepared_lock(instructions: bytes) -> Callable[[], None]:
+    """`clear_capabilities` and `load_seccomp_filter` as one call whose arguments are made beforehand."""
+    header, none = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    program = _FilterProgram(len(instructions) // 8, instructions)
+    reference = ctypes.byref(program)
+    capset, prctl = _libc.capset, _libc.prctl
+
+    def lock() -> None:
+        _checked(capset(header, none), "capset")
+        _checked(prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, reference, 0, 0), "prctl SECCOMP")
+
+    return lock
+
+
+fork: Callable[[], int] = _libc_holding_the_lock.fork
+"""The C library's fork, without what the interpreter does around its own for other threads and for hooks.
+
+For a process with one thread, where all of that is without effect but the reseeding of `random`. It writes to a fifth
+of the pages that `os.fork` does, each of which is copied. Returns -1 for a failure.
+"""

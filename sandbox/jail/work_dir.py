@@ -18,30 +18,35 @@ _DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def write_program(name: str, code: str) -> None:
+def write_program(name: str, code: bytes) -> None:
     """
     Raises:
         StepError: it does not fit.
     """
-    _write(name, code.encode(), "code")
+    _write(name, code, "code")
 
 
-def write_files(files: dict[str, str]) -> None:
-    """Write base64 `files` by work-dir name.
+def write_files(files: dict[str, bytes]) -> None:
+    """Write `files` by work-dir name.
 
     Raises:
         StepError: with the name of the file that cannot be written: a folder is in its way, or it does not fit.
     """
     for name, content in files.items():
-        _write(name, binascii.a2b_base64(content), f"files.{name}")
+        _write(name, content, f"files.{name}")
 
 
 def _write(name: str, content: bytes, field: str) -> None:
     path = f"{policy.WORK_DIR}/{name}"
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "xb") as file:
-            file.write(content)
+        if "/" in name:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            while content:  # a full tmpfs takes what fits, and refuses the rest
+                content = content[os.write(fd, content) :]
+        finally:
+            os.close(fd)
     except OSError as error:
         raise StepError("work dir files", error, field) from error
 

@@ -1,0 +1,95 @@
+"""What a run request becomes before it crosses into a jail."""
+
+from __future__ import annotations
+
+import binascii
+import marshal
+import math
+from pathlib import PurePosixPath
+
+from ..schemas.errors import ErrorKind, ToolError
+from ..schemas.run import RunRequest
+from .jail import policy
+from .jail.frames import JobLimits, SlotJob
+
+LANGUAGES = ("python", "python3")
+LARGE_CHARS = 262_144
+"""Building larger requests takes tenths of a second, which the event loop must not."""
+_LENGTH_BYTES = 8
+# Read by the interpreter, its allocator or a library only when they start.
+_START_UP_VARIABLES = ("PYTHON", "LD_", "GLIBC_", "MALLOC_", "OPENBLAS_", "OMP_", "MKL_")
+
+
+def check_language(request: RunRequest) -> None:
+    """
+    Raises:
+        ToolError: (kind `arguments`) it is not available.
+    """
+    if request.language not in LANGUAGES:
+        choices = " or ".join(LANGUAGES)
+        raise ToolError(f"language: {request.language!r} is not available; use {choices}", ErrorKind.ARGUMENTS)
+
+
+def is_large(request: RunRequest) -> bool:
+    files = sum(map(len, request.files.values())) if request.files else 0
+    return len(request.code) + len(request.stdin or "") + files >= LARGE_CHARS
+
+
+def job_limits(request: RunRequest) -> JobLimits:
+    limits = request.limits
+    return JobLimits(
+        wall_s=limits.wall_s,
+        cpu_s=math.ceil(limits.wall_s) + 1 if limits.cpu_s is None else limits.cpu_s,
+        memory_mb=limits.memory_mb,
+        processes=limits.processes,
+        open_files=limits.open_files,
+        file_size_mb=limits.file_size_mb,
+        work_dir_mb=limits.work_dir_mb,
+    )
+
+
+def program_name(request: RunRequest) -> str:
+    """`main.py`, with underscores before it until no request file or folder has the name."""
+    name = policy.PROGRAM_NAME
+    if request.files:
+        taken = {PurePosixPath(each).parts[0] for each in request.files}
+        while name in taken:
+            name = f"_{name}"
+    return name
+
+
+def encoded(text: str) -> bytes:
+    """
+    Raises:
+        ToolError: (kind `arguments`) it holds lone surrogates.
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(f"code or stdin: not valid Unicode: {error.reason}", ErrorKind.ARGUMENTS) from error
+
+
+def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool) -> bytes:
+    """The block that a ready child reads.
+
+    Raises:
+        ToolError: (kind `arguments`) text that is not Unicode.
+    """
+    job = SlotJob(
+        program=program_name(request),
+        code=encoded(request.code),
+        stdin=None if request.stdin is None else encoded(request.stdin),
+        args=request.args,
+        env=request.env,
+        files={name: binascii.a2b_base64(content) for name, content in request.files.items()},
+        fetches=bool(request.fetch_files),
+        fresh_interpreter=fresh_interpreter or any(name.startswith(_START_UP_VARIABLES) for name in request.env),
+        limits=limits,
+    )
+    return block(job)
+
+
+def block(value: object) -> bytes:
+    """`value` as the jail receives it: its length, then the marshalled value."""
+    data = marshal.dumps(value)  # type: ignore[arg-type]
+    return len(data).to_bytes(_LENGTH_BYTES, "little") + data

@@ -1,0 +1,92 @@
+"""ZygotePool: every call runs in a child that was forked ahead from an interpreter with its imports done."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from types import TracebackType
+from typing import Self
+
+from ..schemas.run import RunRequest, RunResult
+from .admission import Admission
+from .capture import Capture
+from .imports import tier_of
+from .interpreter import Interpreter
+from .jail import tiers
+from .jail.bundle import bundle
+from .jail.seccomp import compile_filter
+from .job import check_language, is_large, job_limits, slot_job
+from .launch import memory_file
+from .pool import PoolInfo
+from .tier import Tier
+from .verdict import judge
+from .zygote import JailParts
+
+# A zygote's own memory counts against a program's limit: one with less room than this starts an interpreter of its own.
+_ROOM_BYTES = 32 << 20
+
+
+class ZygotePool:
+    """A Pool of slots with ready children, by tier of imports. Zygotes start at the first call that needs them."""
+
+    def __init__(self, slots: int, queue: int) -> None:
+        """
+        Raises:
+            ConfigError: libseccomp is missing.
+        """
+        self._admission = Admission(slots, queue)
+        self._bundle = memory_file(bundle())
+        parts = JailParts(Interpreter.current(), self._bundle, compile_filter())
+        # One more than can run: a slot is made ready again while the next call is in another.
+        self._tiers = {name: Tier(name, parts, slots + 1) for name in tiers.MODULES}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.gather(*(tier.close() for tier in self._tiers.values()))
+        os.close(self._bundle)
+
+    def info(self) -> PoolInfo:
+        admission = self._admission
+        return PoolInfo("zygote", admission.slots, admission.queue, admission.running, admission.waiting)
+
+    async def run(self, request: RunRequest) -> RunResult:
+        check_language(request)
+        async with self._admission.slot() as queue_ms:
+            result = await self._run(request)
+        result.queue_ms = queue_ms
+        return result
+
+    async def _run(self, request: RunRequest) -> RunResult:
+        asked_s = time.monotonic()
+        limits = job_limits(request)
+        tier, fresh = self._tier(request)
+        if is_large(request):
+            job = await asyncio.to_thread(slot_job, request, limits, fresh_interpreter=fresh)
+        else:
+            job = slot_job(request, limits, fresh_interpreter=fresh)
+        slot = await tier.acquire()
+        keep = request.limits
+        stdout = Capture(keep.output_bytes, keep.output_kill_mb << 20, slot.end_run)
+        stderr = Capture(keep.output_bytes, keep.output_kill_mb << 20, slot.end_run)
+        outcome = await slot.run(
+            job,
+            fetch_files=request.fetch_files,
+            stdout=stdout,
+            stderr=stderr,
+            wall_s=limits["wall_s"],
+        )
+        return judge(request, limits, outcome, stdout, stderr, asked_s=asked_s)
+
+    def _tier(self, request: RunRequest) -> tuple[Tier, bool]:
+        """The tier for a request, and whether its memory limit leaves no room for what a zygote holds."""
+        bare = self._tiers[tiers.BARE]
+        memory_bytes = request.limits.memory_mb << 20
+        tier = self._tiers[tier_of(request.code)]
+        if tier.zygote is None or tier.zygote.data_bytes + _ROOM_BYTES <= memory_bytes:
+            return tier, False
+        return bare, bare.zygote is not None and bare.zygote.data_bytes + _ROOM_BYTES > memory_bytes
