@@ -14,16 +14,20 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from .. import __version__
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
 from ..schemas.run import RunLimits, RunRequest
+from .batch import BatchRequest, stream
 from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
+from .job import LANGUAGES
+from .metrics import CONTENT_TYPE, Metrics
 from .pool import Pool
+from .runs import Runs
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
 from .settings import SandboxSettings
 
@@ -38,32 +42,48 @@ def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = 
         layers: names of the isolation layers that were verified, for `/v1/info`.
     """
     app = FastAPI(title="Rollbox sandbox", version=__version__)
+    runs = Runs(pool, settings, Metrics(pool))
     app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
     app.add_exception_handler(RollboxError, _rollbox_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientGoneError, _client_gone)
     app.add_exception_handler(Exception, _unexpected)
-    _add_run_routes(app, pool, settings)
+    _add_run_routes(app, runs)
     _add_state_routes(app, pool, settings, layers)
+    _add_metrics_route(app, runs)
     return app
 
 
-def _add_run_routes(app: FastAPI, pool: Pool, settings: SandboxSettings) -> None:
+def _add_run_routes(app: FastAPI, runs: Runs) -> None:
     @app.post("/v1/run", openapi_extra=_body_schema(RunRequest))
     async def run(request: Request) -> Response:
         """Run a program; answers with a RunResult."""
-        asked = _allowed(await read_model(request, RunRequest), settings)
-        return await _json(await while_connected(request, pool.run(asked)))
+        asked = await read_model(request, RunRequest)
+        return await _json(await while_connected(request, runs.run(asked)))
+
+    @app.post("/v1/batch", openapi_extra=_body_schema(BatchRequest))
+    async def batch(request: Request) -> StreamingResponse:
+        """Run many programs; answers with a line of JSON for each as it ends, in any order."""
+        asked = await read_model(request, BatchRequest)
+        lines = stream(asked.runs, runs.run, runs.at_a_time)
+        return StreamingResponse(lines, media_type="application/x-ndjson")
 
     @app.post("/run_code", openapi_extra=_body_schema(RunCodeRequest))
     async def run_code(request: Request) -> Response:
         """SandboxFusion's call."""
-        asked = _allowed((await read_model(request, RunCodeRequest)).to_run_request(), settings)
+        asked = (await read_model(request, RunCodeRequest)).to_run_request()
         try:
-            answer = RunCodeResponse.from_result(await while_connected(request, pool.run(asked)))
+            answer = RunCodeResponse.from_result(await while_connected(request, runs.run(asked)))
         except SandboxError as error:
             answer = RunCodeResponse.from_error(error)
         return await _json(answer)
+
+
+def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Prometheus' text format."""
+        return Response(runs.metrics.text(), media_type=CONTENT_TYPE)
 
 
 def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...]) -> None:
@@ -79,6 +99,8 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
     async def info() -> dict[str, Any]:
         return {
             "version": __version__,
+            "languages": dict.fromkeys(LANGUAGES, ".".join(map(str, sys.version_info[:3]))),
+            "packages": pool.packages(),
             "python": ".".join(map(str, sys.version_info[:3])),
             "isolation": list(layers),
             "pool": asdict(pool.info()),
@@ -93,18 +115,6 @@ def _body_schema(model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs", None)
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def _allowed(request: RunRequest, settings: SandboxSettings) -> RunRequest:
-    """
-    Raises:
-        ToolError: (kind `arguments`) it asks for more than this server gives.
-    """
-    for field, most in (("wall_s", settings.max_wall_s), ("memory_mb", settings.max_memory_mb)):
-        asked = getattr(request.limits, field)
-        if asked > most:
-            raise ToolError(f"limits.{field}: {asked} is more than this server allows ({most})", ErrorKind.ARGUMENTS)
-    return request
 
 
 async def _json(answer: BaseModel) -> Response:

@@ -74,6 +74,10 @@ class RunRequest(BaseModel):
         stdin: text fed to the program; None attaches nothing, so that reading fails at once.
         files: work-dir path -> base64 content, written before the program starts.
         fetch_files: work-dir paths to send back afterwards; absent ones are left out of the answer.
+        client: who asks. Clients that wait take turns.
+        idempotency_key: a repeated key gets the first run's result for ten minutes, and never a second run.
+        echo_last_expression: send back the value of a final bare expression, as an interactive session shows it.
+        figures: send back the matplotlib figures that are open at the end.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -87,6 +91,10 @@ class RunRequest(BaseModel):
     )
     files: dict[WorkDirPath, Base64] = Field(default_factory=dict, max_length=1024)
     fetch_files: list[WorkDirPath] = Field(default_factory=list, max_length=256)
+    client: str = Field(default="", max_length=128)
+    idempotency_key: str | None = Field(default=None, min_length=1, max_length=256)
+    echo_last_expression: bool = False
+    figures: bool = False
     limits: RunLimits = Field(default_factory=RunLimits)
 
     @model_validator(mode="after")
@@ -115,6 +123,9 @@ class RunResult(BaseModel):
         stdout, stderr: decoded as UTF-8, other bytes as `\\xNN`; cut in the middle when longer than the limit.
         stdout_bytes, stderr_bytes: what the program really wrote.
         hint: advice on a common mistake (reading stdin where none is attached, …).
+        error_line: line of the program at which a Python error ended it.
+        last_expression: `repr` of the value of a final bare expression, when asked for and not None.
+        figures: PNG images, base64, when asked for.
         files: work-dir path -> base64 content of the fetched files.
         queue_ms: waiting for a slot. start_ms: building the jail. run_ms: the program itself.
         cpu_ms: user and system time of the whole process tree. peak_memory_mb: resident, whole tree.
@@ -132,6 +143,9 @@ class RunResult(BaseModel):
     stdout_truncated: bool = False
     stderr_truncated: bool = False
     hint: str | None = None
+    error_line: int | None = None
+    last_expression: str | None = None
+    figures: list[str] = Field(default_factory=list)
     files: dict[str, str] = Field(default_factory=dict)
     queue_ms: float = 0.0
     start_ms: float = 0.0
