@@ -16,7 +16,7 @@ class RunCodeRequest(BaseModel):
 
     Attributes:
         run_timeout: seconds. `compile_timeout` is accepted and has no use for Python.
-        memory_limit_MB: -1 for the server's default.
+        memory_limit_MB: -1 for the server's default; also None, which verl sends where none is configured.
         files: path -> base64; None writes nothing.
     """
 
@@ -27,7 +27,7 @@ class RunCodeRequest(BaseModel):
     stdin: str | None = None
     compile_timeout: float = 10
     run_timeout: float = Field(default=10, gt=0)
-    memory_limit_MB: int = -1  # noqa: N815 - the wire's name
+    memory_limit_MB: int | None = -1  # noqa: N815 - the wire's name
     files: dict[str, str | None] = Field(default_factory=dict)
     fetch_files: list[str] = Field(default_factory=list)
 
@@ -37,7 +37,7 @@ class RunCodeRequest(BaseModel):
             ToolError: (kind `arguments`) a value is outside what the sandbox accepts.
         """
         limits: dict[str, float] = {"wall_s": self.run_timeout}
-        if self.memory_limit_MB > 0:
+        if self.memory_limit_MB is not None and self.memory_limit_MB > 0:
             limits["memory_mb"] = self.memory_limit_MB
         data = {
             "code": self.code,
