@@ -26,6 +26,7 @@ from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
 from .job import LANGUAGES
 from .metrics import CONTENT_TYPE, Metrics
+from .notebook import RunJupyterRequest, RunJupyterResponse
 from .pool import Pool
 from .runs import Runs
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
@@ -49,6 +50,7 @@ def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = 
     app.add_exception_handler(ClientGoneError, _client_gone)
     app.add_exception_handler(Exception, _unexpected)
     _add_run_routes(app, runs)
+    _add_notebook_route(app, runs)
     _add_state_routes(app, pool, settings, layers)
     _add_metrics_route(app, runs)
     return app
@@ -77,6 +79,18 @@ def _add_run_routes(app: FastAPI, runs: Runs) -> None:
         except SandboxError as error:
             answer = RunCodeResponse.from_error(error)
         return await _json(answer)
+
+
+def _add_notebook_route(app: FastAPI, runs: Runs) -> None:
+    @app.post("/run_jupyter", openapi_extra=_body_schema(RunJupyterRequest))
+    async def run_jupyter(request: Request) -> Response:
+        """SandboxFusion's call for cells that share their state."""
+        asked = await read_model(request, RunJupyterRequest)
+        try:
+            result = await while_connected(request, runs.run(asked.to_run_request()))
+            return await _json(RunJupyterResponse.from_result(result, len(asked.cells)))
+        except SandboxError as error:
+            return await _json(RunJupyterResponse.from_error(error))
 
 
 def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
