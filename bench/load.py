@@ -1,132 +1,127 @@
-"""Load on a sandbox server: many connections at once, every answer checked, nothing left behind.
+"""Load: many connections at a time on one server, every answer checked; then how fast a disconnect frees a slot.
 
-    python bench/load.py --calls 5000 --connections 1000
+    python bench/load.py [--calls 5000] [--connections 1000] [--slots N]
 
-Each call prints a text of its own, so that an answer that belongs to another call is noticed. Queue time and run time
-are reported apart, with the server's memory, and what is left of processes, mounts and temporary files at the end.
+Prints what was lost or mixed up (nothing may be), queue and run times apart, the server's memory, and what is left.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
-import tempfile
+import statistics
 import time
-import uuid
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 from rollbox.sandbox.client import Sandbox
 
-_MARK = uuid.uuid4().hex.encode()
+CODE = "import sys\nnumber = int(input())\nprint(number * 2, sum(range(number % 1000)))"
 
 
-@dataclass
-class Tally:
-    """What came back. Times in milliseconds."""
-
-    statuses: Counter[str] = field(default_factory=Counter)
-    wrong: int = 0
-    queue_ms: list[float] = field(default_factory=list)
-    run_ms: list[float] = field(default_factory=list)
-    peak_rss_mb: float = 0.0
+def expected(number: int) -> str:
+    return f"{number * 2} {sum(range(number % 1000))}\n"
 
 
-async def main() -> None:
-    options = _options()
-    mounts, files = _mounts(), _temporary_files()
-    os.environb[b"ROLLBOX_LOAD"] = _MARK
-    tally = Tally()
-    async with Sandbox.embedded(queue=options.calls) as sandbox:
-        assert sandbox.server_pid is not None
-        watch = asyncio.create_task(_watch_memory(sandbox.server_pid, tally))
-        started = time.perf_counter()
-        await _send(sandbox.url, options.calls, options.connections, tally)
-        wall_s = time.perf_counter() - started
-        watch.cancel()
-    print(f"{options.calls} calls over {options.connections} connections in {wall_s:.1f} s")
-    print(f"answers: {dict(tally.statuses)}; of another call: {tally.wrong}")
-    print(f"queue ms: {_percentiles(tally.queue_ms)}")
-    print(f"run ms:   {_percentiles(tally.run_ms)}")
-    print(f"server process, peak resident: {tally.peak_rss_mb:.0f} MB")
-    print(
-        f"left behind: {_marked_processes()} processes, {len(_mounts() - mounts)} mounts, "
-        f"{len(_temporary_files() - files)} temporary files"
-    )
+def resident_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=5000)
-    parser.add_argument("--connections", type=int, default=1000)
-    return parser.parse_args()
-
-
-async def _send(url: str, calls: int, connections: int, tally: Tally) -> None:
-    waiting = iter(range(calls))
-    connector = aiohttp.TCPConnector(limit=connections)
-    timeout = aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-
-        async def send_from_one_connection() -> None:
-            for number in waiting:
-                await _call(session, url, number, tally)
-
-        await asyncio.gather(*(send_from_one_connection() for _ in range(connections)))
-
-
-async def _call(session: aiohttp.ClientSession, url: str, number: int, tally: Tally) -> None:
-    expected = f"call {number} of this load"
-    try:
-        async with session.post(f"{url}/v1/run", json={"code": f"print({expected!r})"}) as answer:
-            body = await answer.json(content_type=None)
-    except (aiohttp.ClientError, ValueError) as error:
-        tally.statuses[f"lost: {type(error).__name__}"] += 1
-        return
-    tally.statuses[body["status"] if answer.status == 200 else str(answer.status)] += 1
-    if answer.status == 200:
-        tally.wrong += body["stdout"] != expected + "\n"
-        tally.queue_ms.append(body["queue_ms"])
-        tally.run_ms.append(body["run_ms"])
-
-
-async def _watch_memory(pid: int, tally: Tally) -> None:
-    page_mb = os.sysconf("SC_PAGE_SIZE") / 1e6
-    while True:
-        resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        tally.peak_rss_mb = max(tally.peak_rss_mb, resident * page_mb)
-        await asyncio.sleep(0.2)
-
-
-def _percentiles(values: list[float]) -> str:
-    ordered = sorted(values)
-    if not ordered:
-        return "no answers"
-    return ", ".join(f"p{p} {ordered[min(len(ordered) - 1, p * len(ordered) // 100)]:.1f}" for p in (50, 90, 99, 100))
-
-
-def _marked_processes() -> int:
-    """Processes that inherited this one's mark, whoever their parent is now, without this one."""
-    found = 0
-    for environ in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            found += _MARK in environ.read_bytes() and environ.parent.name != str(os.getpid())
-        except OSError:
-            continue
+def below(pid: int) -> list[tuple[int, str]]:
+    """All processes below one, with their states."""
+    found: list[tuple[int, str]] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            try:
+                state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+                found += [(child, state), *below(child)]
+            except FileNotFoundError:
+                continue
     return found
 
 
-def _mounts() -> set[str]:
-    return set(Path("/proc/self/mountinfo").read_text().splitlines())
+async def load(url: str, pid: int, calls: int, connections: int) -> None:
+    numbers = iter(range(calls))
+    outcomes: Counter[str] = Counter()
+    results: list[dict[str, Any]] = []
+    peak_mb = 0.0
+
+    async def client(http: aiohttp.ClientSession) -> None:
+        nonlocal peak_mb
+        for number in numbers:
+            async with http.post("/v1/run", json={"code": CODE, "stdin": str(number)}) as response:
+                answer = await response.json()
+            if response.status != 200:
+                outcomes[f"HTTP {response.status}"] += 1
+                continue
+            outcomes["right" if answer["stdout"] == expected(number) else "WRONG"] += 1
+            results.append(answer)
+            peak_mb = max(peak_mb, resident_mb(pid))
+
+    before_mb = resident_mb(pid)
+    started = time.perf_counter()
+    timeout = aiohttp.ClientTimeout(total=None)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(url, connector=connector, timeout=timeout) as http:
+        await asyncio.gather(*(client(http) for _ in range(connections)))
+    took_s = time.perf_counter() - started
+    print(f"{calls} calls, {connections} connections: {dict(outcomes)}, {calls / took_s:.0f}/s")
+    for phase in ("queue_ms", "start_ms", "run_ms"):
+        values = sorted(result[phase] for result in results)
+        print(f"  {phase:9} p50 {statistics.median(values):8.1f}  p99 {values[int(len(values) * 0.99)]:8.1f}")
+    print(f"  server resident: {before_mb:.0f} MB before, {peak_mb:.0f} at most, {resident_mb(pid):.0f} after")
 
 
-def _temporary_files() -> set[str]:
-    return set(os.listdir(tempfile.gettempdir()))
+async def disconnects(url: str, times: int) -> None:
+    """With one program per slot, how long after a disconnect the next program has a slot."""
+    waits_ms = []
+    async with Sandbox.connect(url) as sandbox:
+        slots = (await sandbox.info())["pool"]["slots"]
+        for _ in range(times):
+            writers = []
+            for _ in range(slots):
+                _, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+                body = json.dumps({"code": "import time; time.sleep(60)", "limits": {"wall_s": 60}})
+                writer.write(f"POST /v1/run HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                writers.append(writer)
+            while (await sandbox.info())["pool"]["running"] < slots:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            started = time.perf_counter()
+            for writer in writers:
+                writer.transport.abort()
+            while (await sandbox.info())["pool"]["running"]:
+                pass
+            waits_ms.append((time.perf_counter() - started) * 1000)
+    print(f"a disconnect frees its slot after: p50 {statistics.median(waits_ms):.1f} ms, most {max(waits_ms):.1f} ms")
+
+
+async def run(calls: int, connections: int, slots: int) -> None:
+    mounts = Path("/proc/self/mountinfo").read_text().count("\n")
+    async with Sandbox.embedded(slots=slots, queue=connections) as sandbox:
+        pid = sandbox.server_pid
+        assert pid is not None
+        await load(sandbox.url, pid, calls, connections)
+        await disconnects(sandbox.url, 20)
+        states = Counter(state for _, state in below(pid))
+        descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+        new_mounts = Path("/proc/self/mountinfo").read_text().count("\n") - mounts
+        print(f"  left: processes by state {dict(states)}, {descriptors} descriptors, {new_mounts} mounts")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Load on one sandbox server.")
+    parser.add_argument("--calls", type=int, default=5000)
+    parser.add_argument("--connections", type=int, default=1000)
+    parser.add_argument("--slots", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    asyncio.run(run(options.calls, options.connections, options.slots))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -29,10 +29,11 @@ def _cached_tier(code: str) -> str:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return BARE  # it fails at once, or is strange enough to take its time
-    return _best(frozenset(_imported(tree)))
+    return _best(frozenset(imported_names(tree)))
 
 
-def _imported(tree: ast.AST) -> list[str]:
+def imported_names(tree: ast.AST) -> list[str]:
+    """Top-level names of the absolute imports anywhere in a syntax tree."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -58,6 +58,16 @@ def program_name(request: RunRequest) -> str:
     return name
 
 
+def fetched_names(request: RunRequest) -> list[str]:
+    """Work-dir names of all that is to come back: asked-for files, and what else is asked for."""
+    names = list(request.fetch_files)
+    if request.echo_last_expression:
+        names.append(policy.VALUE_FILE)
+    if request.figures:
+        names += policy.FIGURE_FILES
+    return names
+
+
 def encoded(text: str) -> bytes:
     """
     Raises:
@@ -82,7 +92,9 @@ def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool)
         args=request.args,
         env=request.env,
         files={name: binascii.a2b_base64(content) for name, content in request.files.items()},
-        fetches=bool(request.fetch_files),
+        fetches=bool(fetched_names(request)),
+        echoes=request.echo_last_expression,
+        figures=request.figures,
         fresh_interpreter=fresh_interpreter or any(name.startswith(_START_UP_VARIABLES) for name in request.env),
         limits=limits,
     )

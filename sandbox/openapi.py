@@ -32,24 +32,25 @@ _ERRORS = {
     429: "All slots are busy and the queue is full; Retry-After says when to come back",
     500: "Unexpected error",
     503: "The sandbox failed",
+    504: "On /run_code, in place of 429: the code that SandboxFusion's clients try again",
 }
-_REQUESTS: set[type[BaseModel]] = set()
+_NAMED: set[type[BaseModel]] = set()
 
 
-def answers(model: type[BaseModel], **errors: str) -> dict[int | str, dict[str, Any]]:
-    """The `responses=` of a route that answers with `model`.
-
-    Args:
-        errors: descriptions of further codes, such as `e504="…"`.
-    """
-    found: dict[int | str, dict[str, Any]] = {200: {"model": model}}
-    described = _ERRORS | {int(code.removeprefix("e")): text for code, text in errors.items()}
-    return found | {code: {"model": ErrorAnswer, "description": text} for code, text in described.items()}
+def answers(model: type[BaseModel], media_type: str = "application/json") -> dict[int | str, dict[str, Any]]:
+    """The `responses=` of a route that answers with `model`, or with lines of it."""
+    if media_type == "application/json":
+        found: dict[int | str, dict[str, Any]] = {200: {"model": model}}
+    else:
+        _NAMED.add(model)
+        lines = {"schema": {"type": "string", "description": f"each line is a {model.__name__}"}}
+        found = {200: {"description": "Successful Response", "content": {media_type: lines}}}
+    return found | {code: {"model": ErrorAnswer, "description": text} for code, text in _ERRORS.items()}
 
 
 def body_of(model: type[BaseModel]) -> dict[str, Any]:
     """The `openapi_extra=` of a route that reads `model` from its body."""
-    _REQUESTS.add(model)
+    _NAMED.add(model)
     content = {"application/json": {"schema": {"$ref": _REF.format(model=model.__name__)}}}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -60,8 +61,8 @@ def describe(app: FastAPI, settings: SandboxSettings) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            requests = sorted(_REQUESTS, key=lambda model: model.__name__)
-            _, definitions = models_json_schema([(model, "validation") for model in requests], ref_template=_REF)
+            named = sorted(_NAMED, key=lambda model: model.__name__)
+            _, definitions = models_json_schema([(model, "validation") for model in named], ref_template=_REF)
             components = schema.setdefault("components", {}).setdefault("schemas", {})
             components.update(definitions.get("$defs", {}))
             _add_caps(components, settings)
@@ -76,10 +77,12 @@ def _add_caps(components: dict[str, Any], settings: SandboxSettings) -> None:
     limits["wall_s"]["maximum"] = settings.max_wall_s
     limits["memory_mb"]["maximum"] = settings.max_memory_mb
     components["RunRequest"]["properties"]["language"]["enum"] = list(LANGUAGES)
-    run_code = components["RunCodeRequest"]["properties"]
-    run_code["run_timeout"]["maximum"] = settings.max_wall_s
-    least_mb = limits["memory_mb"]["minimum"]
-    run_code["memory_limit_MB"] |= {
-        "anyOf": [{"maximum": 0}, {"minimum": least_mb, "maximum": settings.max_memory_mb}],
-        "description": "MiB; 0 and less take the default",
-    }
+    memory_mb = {"minimum": limits["memory_mb"]["minimum"], "maximum": settings.max_memory_mb}
+    for model, wall in (("RunCodeRequest", "run_timeout"), ("RunJupyterRequest", "total_timeout")):
+        fields = components[model]["properties"]
+        fields[wall]["maximum"] = settings.max_wall_s
+        fields["memory_limit_MB"] = {
+            "description": "MiB; null, 0 and less take the default",
+            "default": -1,
+            "anyOf": [{"type": "null"}, {"type": "integer", "maximum": 0}, {"type": "integer", **memory_mb}],
+        }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -48,3 +50,16 @@ class Pool(Protocol):
         ...
 
     def info(self) -> PoolInfo: ...
+
+    def packages(self) -> dict[str, dict[str, str]]:
+        """Tier -> packages that it has imported beforehand, and their versions. Others are imported when asked for."""
+        ...
+
+
+def installed(names: tuple[str, ...]) -> dict[str, str]:
+    """The versions of those packages that are installed."""
+    versions: dict[str, str] = {}
+    for name in names:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions

@@ -10,7 +10,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from ..schemas.errors import SandboxError
+from ..schemas.errors import ErrorKind, SandboxError, ToolError
 from ..schemas.run import RunRequest, RunResult
 from .admission import Admission
 from .capture import Capture
@@ -57,8 +57,14 @@ class ProcessPool:
         admission = self._admission
         return PoolInfo("process", admission.slots, admission.queue, admission.running, admission.waiting)
 
+    def packages(self) -> dict[str, dict[str, str]]:
+        return {}
+
     async def run(self, request: RunRequest) -> RunResult:
         check_language(request)
+        for field in ("echo_last_expression", "figures"):
+            if getattr(request, field):
+                raise ToolError(f"{field}: a server started with --pool process cannot do this", ErrorKind.ARGUMENTS)
         task = asyncio.ensure_future(self._admitted(request))
         self._runs.add(task)
         task.add_done_callback(self._runs.discard)
@@ -71,7 +77,7 @@ class ProcessPool:
             raise
 
     async def _admitted(self, request: RunRequest) -> RunResult:
-        async with self._admission.slot() as queue_ms:
+        async with self._admission.slot(request.client) as queue_ms:
             try:
                 result = await self._run(request)
             except OSError as error:

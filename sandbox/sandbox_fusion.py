@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
-from ..schemas.run import Base64, RunRequest, RunResult, RunStatus, WorkDirPath
+from ..schemas.run import NO_OTHER_KEYS, Base64, RunRequest, RunResult, RunStatus, WorkDirPath
 from ..schemas.validation import number, validated
 
 
@@ -16,7 +16,7 @@ class RunCodeRequest(BaseModel):
 
     Attributes:
         run_timeout: seconds. `compile_timeout` is accepted and has no use for Python.
-        memory_limit_MB: -1 for the server's default.
+        memory_limit_MB: -1 for the server's default; also None, which verl sends where none is configured.
         files: path -> base64; None writes nothing.
     """
 
@@ -27,8 +27,8 @@ class RunCodeRequest(BaseModel):
     stdin: str | None = None
     compile_timeout: float = 10
     run_timeout: float = Field(default=10, gt=0, le=3600, allow_inf_nan=False)
-    memory_limit_MB: int = -1  # noqa: N815 - the wire's name
-    files: dict[WorkDirPath, Base64 | None] = Field(default_factory=dict)
+    memory_limit_MB: int | None = -1  # noqa: N815 - the wire's name
+    files: dict[WorkDirPath, Base64 | None] = Field(default_factory=dict, json_schema_extra=NO_OTHER_KEYS)
     fetch_files: list[WorkDirPath] = Field(default_factory=list)
 
     _numbers = field_validator("compile_timeout", "run_timeout", "memory_limit_MB", mode="before")(number)
@@ -39,7 +39,7 @@ class RunCodeRequest(BaseModel):
             ToolError: (kind `arguments`) a value is outside what the sandbox accepts.
         """
         limits: dict[str, float] = {"wall_s": self.run_timeout}
-        if self.memory_limit_MB > 0:
+        if self.memory_limit_MB is not None and self.memory_limit_MB > 0:
             limits["memory_mb"] = self.memory_limit_MB
         data = {
             "code": self.code,

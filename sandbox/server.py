@@ -14,17 +14,22 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from .. import __version__
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
 from ..schemas.run import RunLimits, RunRequest, RunResult
+from .batch import BatchLine, BatchRequest, check_each, stream
 from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
+from .job import LANGUAGES
+from .metrics import CONTENT_TYPE, Metrics
+from .notebook import RunJupyterRequest, RunJupyterResponse
 from .openapi import answers, body_of, describe
 from .pool import Pool
+from .runs import Runs
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
 from .settings import SandboxSettings
 
@@ -39,39 +44,70 @@ def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = 
         layers: names of the isolation layers that were verified, for `/v1/info`.
     """
     app = FastAPI(title="Rollbox sandbox", version=__version__)
+    runs = Runs(pool, settings, Metrics(pool))
     app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
     app.add_exception_handler(RollboxError, _rollbox_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientGoneError, _client_gone)
     app.add_exception_handler(Exception, _unexpected)
-    _add_run_routes(app, pool, settings)
+    _add_run_routes(app, runs)
+    _add_notebook_route(app, runs)
     _add_state_routes(app, pool, settings, layers)
+    _add_metrics_route(app, runs)
     describe(app, settings)
     return app
 
 
-def _add_run_routes(app: FastAPI, pool: Pool, settings: SandboxSettings) -> None:
+def _add_run_routes(app: FastAPI, runs: Runs) -> None:
     @app.post("/v1/run", openapi_extra=body_of(RunRequest), responses=answers(RunResult))
     async def run(request: Request) -> Response:
         """Run a program; answers with a RunResult."""
-        asked = _allowed(await read_model(request, RunRequest), settings)
-        return await _json(await while_connected(request, pool.run(asked)))
+        asked = await read_model(request, RunRequest)
+        return await _json(await while_connected(request, runs.run(asked)))
 
-    busy = "All slots are busy and the queue is full; the code that clients of this call retry"
-    run_code_answers = answers(RunCodeResponse, e504=busy)
+    @app.post("/v1/batch", openapi_extra=body_of(BatchRequest), responses=answers(BatchLine, "application/x-ndjson"))
+    async def batch(request: Request) -> StreamingResponse:
+        """Run many programs; answers with a line of JSON for each as it ends, in any order."""
+        asked = await read_model(request, BatchRequest)
+        check_each(asked.runs, runs.check)
+        lines = stream(asked.runs, runs.run, runs.at_a_time)
+        return StreamingResponse(lines, media_type="application/x-ndjson")
 
-    @app.post("/run_code", openapi_extra=body_of(RunCodeRequest), responses=run_code_answers)
+    @app.post("/run_code", openapi_extra=body_of(RunCodeRequest), responses=answers(RunCodeResponse))
     async def run_code(request: Request) -> Response:
         """SandboxFusion's call."""
-        asked = _allowed((await read_model(request, RunCodeRequest)).to_run_request(), settings)
+        asked = (await read_model(request, RunCodeRequest)).to_run_request()
         try:
-            answer = RunCodeResponse.from_result(await while_connected(request, pool.run(asked)))
+            answer = RunCodeResponse.from_result(await while_connected(request, runs.run(asked)))
         except SandboxError as error:
             answer = RunCodeResponse.from_error(error)
         except OverloadedError as error:
             # verl's client retries 504 and nothing else; after a 429 it would count the test as failed.
             return _overloaded(HTTPStatus.GATEWAY_TIMEOUT, error)
         return await _json(answer)
+
+
+def _add_notebook_route(app: FastAPI, runs: Runs) -> None:
+    @app.post("/run_jupyter", openapi_extra=body_of(RunJupyterRequest), responses=answers(RunJupyterResponse))
+    async def run_jupyter(request: Request) -> Response:
+        """SandboxFusion's call for cells that share their state."""
+        asked = await read_model(request, RunJupyterRequest)
+        try:
+            result = await while_connected(request, runs.run(asked.to_run_request()))
+            return await _json(RunJupyterResponse.from_result(result, len(asked.cells)))
+        except SandboxError as error:
+            return await _json(RunJupyterResponse.from_error(error))
+
+
+def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
+    @app.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        responses={200: {"content": {CONTENT_TYPE: {"schema": {"type": "string"}}}}},
+    )
+    async def metrics() -> PlainTextResponse:
+        """Prometheus' text format."""
+        return PlainTextResponse(runs.metrics.text(), media_type=CONTENT_TYPE)
 
 
 def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...]) -> None:
@@ -87,6 +123,8 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
     async def info() -> dict[str, Any]:
         return {
             "version": __version__,
+            "languages": dict.fromkeys(LANGUAGES, ".".join(map(str, sys.version_info[:3]))),
+            "packages": pool.packages(),
             "python": ".".join(map(str, sys.version_info[:3])),
             "isolation": list(layers),
             "pool": asdict(pool.info()),
@@ -95,18 +133,6 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
             "max_memory_mb": settings.max_memory_mb,
             "max_body_mb": settings.max_body_mb,
         }
-
-
-def _allowed(request: RunRequest, settings: SandboxSettings) -> RunRequest:
-    """
-    Raises:
-        ToolError: (kind `arguments`) it asks for more than this server gives.
-    """
-    for field, most in (("wall_s", settings.max_wall_s), ("memory_mb", settings.max_memory_mb)):
-        asked = getattr(request.limits, field)
-        if asked > most:
-            raise ToolError(f"limits.{field}: {asked} is more than this server allows ({most})", ErrorKind.ARGUMENTS)
-    return request
 
 
 async def _json(answer: BaseModel) -> Response:

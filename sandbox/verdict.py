@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import re
@@ -9,10 +10,12 @@ import signal
 
 from ..schemas.run import RunRequest, RunResult, RunStatus
 from .capture import Capture
+from .jail import policy
 from .jail.frames import JobLimits, Outcome
 
 _MEMORY_ERROR = re.compile(r"(?:\w+\.)*_?\w*MemoryError\b")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_OWN_LINE = re.compile(rf'^  File "{policy.WORK_DIR}/_*main\.py", line (\d+)', re.MULTILINE)
 _BY_REASON = {"wall": RunStatus.TIMEOUT, "memory": RunStatus.MEMORY, "server": RunStatus.OUTPUT_LIMIT}
 
 
@@ -24,6 +27,7 @@ def judge(
     error_text = stderr.text()
     last_line = error_text.rstrip().rpartition("\n")[2]
     status = _status(outcome, limits, code, last_line)
+    files = outcome["files"]
     return RunResult(
         status=status,
         exit_code=code if code >= 0 else None,
@@ -35,12 +39,25 @@ def judge(
         stdout_truncated=stdout.truncated,
         stderr_truncated=stderr.truncated,
         hint=_hint(request, outcome, last_line),
-        files=outcome["files"],
+        error_line=_error_line(error_text) if code == 1 and status is not RunStatus.TIMEOUT else None,
+        last_expression=_value(files.pop(policy.VALUE_FILE, None)) if request.echo_last_expression else None,
+        figures=[files.pop(name) for name in policy.FIGURE_FILES if name in files] if request.figures else [],
+        files=files,
         start_ms=(outcome["started_s"] - asked_s) * 1000,
         run_ms=(outcome["ended_s"] - outcome["started_s"]) * 1000,
         cpu_ms=outcome["cpu_s"] * 1000,
         peak_memory_mb=outcome["peak_memory_bytes"] / 2**20,
     )
+
+
+def _error_line(error_text: str) -> int | None:
+    """The innermost line of the program in the last traceback, which is the one that ended it."""
+    lines = _OWN_LINE.findall(error_text.rpartition("Traceback (most recent call last)")[2])
+    return int(lines[-1]) if lines else None
+
+
+def _value(content: str | None) -> str | None:
+    return None if content is None else base64.b64decode(content).decode(errors="backslashreplace")
 
 
 def _status(outcome: Outcome, limits: JobLimits, code: int, last_line: str) -> RunStatus:

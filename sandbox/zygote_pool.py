@@ -16,9 +16,9 @@ from .interpreter import Interpreter
 from .jail import tiers
 from .jail.bundle import bundle
 from .jail.seccomp import compile_filter
-from .job import check_language, is_large, job_limits, slot_job
+from .job import check_language, fetched_names, is_large, job_limits, slot_job
 from .launch import memory_file
-from .pool import PoolInfo
+from .pool import PoolInfo, installed
 from .tier import Tier
 from .verdict import judge
 from .zygote import JailParts
@@ -54,9 +54,12 @@ class ZygotePool:
         admission = self._admission
         return PoolInfo("zygote", admission.slots, admission.queue, admission.running, admission.waiting)
 
+    def packages(self) -> dict[str, dict[str, str]]:
+        return {name: installed(tiers.MODULES[name]) for name in self._tiers}
+
     async def run(self, request: RunRequest) -> RunResult:
         check_language(request)
-        async with self._admission.slot() as queue_ms:
+        async with self._admission.slot(request.client) as queue_ms:
             result = await self._run(request)
         result.queue_ms = queue_ms
         return result
@@ -75,7 +78,7 @@ class ZygotePool:
         stderr = Capture(keep.output_bytes, keep.output_kill_mb << 20, slot.end_run)
         outcome = await slot.run(
             job,
-            fetch_files=request.fetch_files,
+            fetch_files=fetched_names(request),
             stdout=stdout,
             stderr=stderr,
             wall_s=limits["wall_s"],

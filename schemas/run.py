@@ -6,9 +6,18 @@ import base64
 import binascii
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from .validation import number
 
@@ -54,6 +63,8 @@ Base64 = Annotated[
     AfterValidator(_base64_text),
     WithJsonSchema({"type": "string", "contentEncoding": "base64", "pattern": _BASE64_PATTERN}),
 ]
+NO_OTHER_KEYS: dict[str, Any] = {"additionalProperties": False}
+"""For the JSON schema of a dictionary with patterned keys, which would allow any others."""
 NoNul = Annotated[str, AfterValidator(_no_nul), WithJsonSchema({"type": "string", "pattern": r"^[^\u0000]*$"})]
 
 
@@ -91,6 +102,10 @@ class RunRequest(BaseModel):
         stdin: text fed to the program; None attaches nothing, so that reading fails at once.
         files: work-dir path -> base64 content, written before the program starts.
         fetch_files: work-dir paths to send back afterwards; absent ones are left out of the answer.
+        client: who asks. Clients that wait take turns.
+        idempotency_key: a repeated key gets the first run's result for ten minutes, and never a second run.
+        echo_last_expression: send back the value of a final bare expression, as an interactive session shows it.
+        figures: send back the matplotlib figures that are open at the end.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -99,11 +114,15 @@ class RunRequest(BaseModel):
     language: str = Field(default="python", max_length=64)
     stdin: str | None = Field(default=None, max_length=MAX_FILES_BYTES)
     args: list[NoNul] = Field(default_factory=list, max_length=256)
-    env: dict[Annotated[NoNul, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], NoNul] = Field(
-        default_factory=dict, max_length=256
+    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], NoNul] = Field(
+        default_factory=dict, max_length=256, json_schema_extra=NO_OTHER_KEYS
     )
-    files: dict[WorkDirPath, Base64] = Field(default_factory=dict, max_length=1024)
+    files: dict[WorkDirPath, Base64] = Field(default_factory=dict, max_length=1024, json_schema_extra=NO_OTHER_KEYS)
     fetch_files: list[WorkDirPath] = Field(default_factory=list, max_length=256)
+    client: str = Field(default="", max_length=128)
+    idempotency_key: str | None = Field(default=None, min_length=1, max_length=256)
+    echo_last_expression: StrictBool = False
+    figures: StrictBool = False
     limits: RunLimits = Field(default_factory=RunLimits)
 
     @model_validator(mode="after")
@@ -132,6 +151,9 @@ class RunResult(BaseModel):
         stdout, stderr: decoded as UTF-8, other bytes as `\\xNN`; cut in the middle when longer than the limit.
         stdout_bytes, stderr_bytes: what the program really wrote.
         hint: advice on a common mistake (reading stdin where none is attached, …).
+        error_line: line of the program at which a Python error ended it.
+        last_expression: `repr` of the value of a final bare expression, when asked for and not None.
+        figures: PNG images, base64, when asked for.
         files: work-dir path -> base64 content of the fetched files.
         queue_ms: waiting for a slot. start_ms: building the jail. run_ms: the program itself.
         cpu_ms: user and system time of the whole process tree. peak_memory_mb: resident, whole tree.
@@ -149,6 +171,9 @@ class RunResult(BaseModel):
     stdout_truncated: bool = False
     stderr_truncated: bool = False
     hint: str | None = None
+    error_line: int | None = None
+    last_expression: str | None = None
+    figures: list[str] = Field(default_factory=list)
     files: dict[str, str] = Field(default_factory=dict)
     queue_ms: float = 0.0
     start_ms: float = 0.0

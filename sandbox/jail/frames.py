@@ -74,6 +74,8 @@ class SlotJob(TypedDict):
     env: dict[str, str]
     files: dict[str, bytes]
     fetches: bool
+    echoes: bool
+    figures: bool
     fresh_interpreter: bool
     limits: JobLimits
 

@@ -55,6 +55,11 @@ BASE_ENV = {
     "OMP_NUM_THREADS": "1",
 }
 
+EXTRAS_DIR = ".rollbox"
+VALUE_FILE = f"{EXTRAS_DIR}/value"
+FIGURE_FILES = tuple(f"{EXTRAS_DIR}/figure-{number}.png" for number in range(1, 17))
+"""In the work dir, at the end of a program that was asked for them: they are as much its own words as its output."""
+
 # --- what is counted -------------------------------------------------------------------------------------------------
 
 WATCH_INTERVAL_S = 0.05

@@ -10,7 +10,7 @@ import resource
 import sys
 import time
 
-from . import finish, policy, private_dirs, syscalls, work_dir
+from . import extras, finish, policy, private_dirs, syscalls, work_dir
 from .program import inherited_limits, set_limits
 from .seeds import Seeds
 from .steps import StepError, perform
@@ -173,10 +173,14 @@ class Program:
 
     Attributes:
         names: the namespace of `__main__`.
+        last: the code of a final bare expression whose value is asked for; set by `load`.
     """
 
     def __init__(self, job: SlotJob, kit: Kit) -> None:
         self._kit = kit
+        self._echoes = job["echoes"]
+        self._figures = job["figures"]
+        self.last: CodeType | None = None
         self._code = job["code"]
         self._path = kit.path
         self._finish = kit.finish
@@ -207,12 +211,21 @@ class Program:
         Raises:
             SyntaxError: as the interpreter would for the program's file.
         """
+        if self._echoes:
+            code, self.last = extras.split(self._code, self._path)
+            return code
         return compile(self._code, self._path, "exec", dont_inherit=True)
+
+    def keep(self, value: object) -> None:
+        """Send the value of the last expression back."""
+        extras.keep_value(value)
 
     def end(self, error: BaseException | None) -> NoReturn:
         """End as the interpreter ends after a program that raised `error`, or nothing."""
         if error is not None:
             error = error.with_traceback(_without_our_frames(error.__traceback__))
+        if self._figures:
+            extras.keep_figures()
         self._finish.end(error)
 
     def execute(self) -> NoReturn:
@@ -232,4 +245,4 @@ def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-_OUR_FILES = ("<string>", _prepare.__code__.co_filename)
+_OUR_FILES = ("<string>", _prepare.__code__.co_filename, extras.split.__code__.co_filename)

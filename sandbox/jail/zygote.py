@@ -10,6 +10,7 @@ import base64
 import gc
 import json
 import os
+import select
 import sys
 from contextlib import suppress
 
@@ -30,6 +31,8 @@ from jail.zygote import main
 program = main()
 try:
     exec(program.load(), program.names)
+    if program.last is not None:
+        program.keep(eval(program.last, program.names))
 except BaseException as error:
     program.end(error)
 program.end(None)
@@ -37,6 +40,7 @@ program.end(None)
 """Only a child that becomes a program returns from `main`: so a single frame is below the program's own."""
 ARGUMENT_ROOM = 4096
 """Bytes of command line that a program's own can replace."""
+_REAP_INTERVAL_MS = 50
 
 
 def main() -> Program:
@@ -99,23 +103,35 @@ def _data_bytes() -> int:
 
 
 def _serve(channel: socket, setting: slot.Setting) -> Program:
+    poll = select.poll()
+    poll.register(channel.fileno(), select.POLLIN)
+    ended = 0  # slots that the server knows to have ended, less those that were reaped
     while True:
+        # A slot's channel closes a moment before it can be reaped.
+        awaited = poll.poll(_REAP_INTERVAL_MS if ended > 0 else None)
+        ended -= _reap()
+        if not awaited:
+            continue
         kind, _, fds = messages.receive(channel)
-        _reap()
         if not kind:
             os._exit(0)  # the server is gone, and everything below us goes with us
-        if kind == messages.NEW_SLOT:
+        if kind == messages.REAP:
+            ended += 1
+        elif kind == messages.NEW_SLOT:
             program = _new_slot(channel, messages.channel(fds[0]), setting)
             if program is not None:
                 return program
 
 
-def _reap() -> None:
+def _reap() -> int:
+    """Reap the slots that have ended, and return how many."""
+    number = 0
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+            number += 1
     except ChildProcessError:
-        return
+        pass
+    return number
 
 
 def _new_slot(control: socket, channel: socket, setting: slot.Setting) -> Program | None:
