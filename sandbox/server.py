@@ -14,19 +14,20 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from .. import __version__
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
-from ..schemas.run import RunLimits, RunRequest
+from ..schemas.run import RunLimits, RunRequest, RunResult
 from .batch import BatchRequest, stream
 from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
 from .job import LANGUAGES
 from .metrics import CONTENT_TYPE, Metrics
 from .notebook import RunJupyterRequest, RunJupyterResponse
+from .openapi import ERRORS, Responses, answers, body, describe
 from .pool import Pool
 from .runs import Runs
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
@@ -34,6 +35,11 @@ from .settings import SandboxSettings
 
 _CLIENT_CLOSED_REQUEST = 499
 _LARGE_CHARS = 262_144
+_BODIES: list[type[BaseModel]] = [RunRequest, BatchRequest, RunCodeRequest, RunJupyterRequest]
+_BATCH_ANSWERS: Responses = {
+    **ERRORS,
+    200: {"description": "A BatchLine for each run as it ends.", "content": {"application/x-ndjson": {}}},
+}
 
 
 def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = ()) -> FastAPI:
@@ -53,24 +59,25 @@ def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = 
     _add_notebook_route(app, runs)
     _add_state_routes(app, pool, settings, layers)
     _add_metrics_route(app, runs)
+    describe(app, _BODIES)
     return app
 
 
 def _add_run_routes(app: FastAPI, runs: Runs) -> None:
-    @app.post("/v1/run", openapi_extra=_body_schema(RunRequest))
+    @app.post("/v1/run", openapi_extra=body(RunRequest), responses=answers(RunResult))
     async def run(request: Request) -> Response:
         """Run a program; answers with a RunResult."""
         asked = await read_model(request, RunRequest)
         return await _json(await while_connected(request, runs.run(asked)))
 
-    @app.post("/v1/batch", openapi_extra=_body_schema(BatchRequest))
-    async def batch(request: Request) -> StreamingResponse:
+    @app.post("/v1/batch", response_class=StreamingResponse, openapi_extra=body(BatchRequest), responses=_BATCH_ANSWERS)
+    async def batch(request: Request) -> Response:
         """Run many programs; answers with a line of JSON for each as it ends, in any order."""
         asked = await read_model(request, BatchRequest)
         lines = stream(asked.runs, runs.run, runs.at_a_time)
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
-    @app.post("/run_code", openapi_extra=_body_schema(RunCodeRequest))
+    @app.post("/run_code", openapi_extra=body(RunCodeRequest), responses=answers(RunCodeResponse))
     async def run_code(request: Request) -> Response:
         """SandboxFusion's call."""
         asked = (await read_model(request, RunCodeRequest)).to_run_request()
@@ -82,7 +89,7 @@ def _add_run_routes(app: FastAPI, runs: Runs) -> None:
 
 
 def _add_notebook_route(app: FastAPI, runs: Runs) -> None:
-    @app.post("/run_jupyter", openapi_extra=_body_schema(RunJupyterRequest))
+    @app.post("/run_jupyter", openapi_extra=body(RunJupyterRequest), responses=answers(RunJupyterResponse))
     async def run_jupyter(request: Request) -> Response:
         """SandboxFusion's call for cells that share their state."""
         asked = await read_model(request, RunJupyterRequest)
@@ -94,7 +101,7 @@ def _add_notebook_route(app: FastAPI, runs: Runs) -> None:
 
 
 def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Prometheus' text format."""
         return Response(runs.metrics.text(), media_type=CONTENT_TYPE)
@@ -123,12 +130,6 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
             "max_memory_mb": settings.max_memory_mb,
             "max_body_mb": settings.max_body_mb,
         }
-
-
-def _body_schema(model: type[BaseModel]) -> dict[str, Any]:
-    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    schema.pop("$defs", None)
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 async def _json(answer: BaseModel) -> Response:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 MAX_CODE_CHARS = 4_000_000
 MAX_FILES_BYTES = 32 * 1024 * 1024
@@ -83,18 +83,18 @@ class RunRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     code: str = Field(max_length=MAX_CODE_CHARS)
-    language: str = Field(default="python", max_length=64)
+    language: str = Field(default="python", max_length=64, json_schema_extra={"enum": ["python", "python3"]})
     stdin: str | None = Field(default=None, max_length=MAX_FILES_BYTES)
     args: list[NoNul] = Field(default_factory=list, max_length=256)
     env: dict[Annotated[NoNul, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], NoNul] = Field(
-        default_factory=dict, max_length=256
+        default_factory=dict, max_length=256, json_schema_extra={"additionalProperties": False}
     )
     files: dict[WorkDirPath, Base64] = Field(default_factory=dict, max_length=1024)
     fetch_files: list[WorkDirPath] = Field(default_factory=list, max_length=256)
     client: str = Field(default="", max_length=128)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=256)
-    echo_last_expression: bool = False
-    figures: bool = False
+    echo_last_expression: StrictBool = False
+    figures: StrictBool = False
     limits: RunLimits = Field(default_factory=RunLimits)
 
     @model_validator(mode="after")
