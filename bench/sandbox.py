@@ -1,6 +1,6 @@
-"""What a call costs: CPU and wall milliseconds of the sandbox beside bare `python -c`, and of peers.
+"""What a call costs: CPU and wall milliseconds of the sandbox beside bare `python -c`, bubblewrap, and peers.
 
-    python bench/sandbox.py [--calls 20] [--url NAME=http://host:port] ...
+    python bench/sandbox.py [--calls 40] [--clients 4] [--url NAME=http://host:port] ...
 
 CPU is that of the server with all its children, per call: on a shared machine wall times are noise. A peer is any
 server that speaks SandboxFusion's `/run_code`; only its wall time can be seen from outside.
@@ -12,17 +12,18 @@ import argparse
 import asyncio
 import os
 import resource
+import shutil
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 
 from rollbox.sandbox.client import Sandbox
+from rollbox.sandbox.interpreter import Interpreter
 from rollbox.schemas.run import RunLimits, RunRequest
 
 _CPUACCT = Path("/sys/fs/cgroup/cpuacct")
@@ -62,6 +63,15 @@ WORKLOADS = (
 )
 
 
+def below(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            found += below(child)
+    return found
+
+
 class CpuMeter:
     """CPU seconds of a process and all its descendants, present and past."""
 
@@ -70,16 +80,20 @@ class CpuMeter:
         self._group: Path | None = _CPUACCT / f"rollbox-bench-{pid}"
         try:
             self._group.mkdir()
-            (self._group / "cgroup.procs").write_text(str(pid))
+            for each in below(pid):
+                (self._group / "cgroup.procs").write_text(str(each))
         except OSError:
             self._group = None
 
     def seconds(self) -> float:
         if self._group is not None:
             return int((self._group / "cpuacct.usage").read_text()) / 1e9
-        # Own and waited-for children's time. The server waits for each launcher, which waited for all below it.
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        # Own and waited-for children's time of each: every process of a call is waited for by its slot.
+        ticks = 0
+        for pid in below(self._pid):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         if self._group is not None:
@@ -101,26 +115,56 @@ class Cost:
 Call = Callable[[Workload], Awaitable[str]]
 
 
-async def measure(call: Call, workload: Workload, calls: int, cpu_s: Callable[[], float] | None) -> Cost:
-    """Call one after the other, after one that does not count. Raises: AssertionError: a wrong answer."""
-    walls = []
-    before = 0.0
-    for number in range(calls + 1):
-        if number == 1:
-            before = cpu_s() if cpu_s else 0.0
-        started = time.perf_counter()
-        output = await call(workload)
-        walls.append(time.perf_counter() - started)
-        assert output.strip() == workload.expected, f"{workload.name}: {output!r}"
-    cpu_ms = (cpu_s() - before) / calls * 1000 if cpu_s else None
-    return Cost(cpu_ms, statistics.median(walls[1:]) * 1000)
+@dataclass(frozen=True)
+class Load:
+    """How often each workload is called, and by how many clients at a time."""
+
+    calls: int
+    clients: int
 
 
-async def bare(workload: Workload) -> str:
-    """A fresh interpreter and nothing else."""
-    text = workload.stdin or ""
-    command = [sys.executable, "-c", workload.code]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+async def measure(call: Call, workload: Workload, load: Load, cpu_s: Callable[[], float] | None) -> Cost:
+    """Call `load.calls` times, after a few that do not count. Raises: AssertionError: a wrong answer."""
+    walls: list[float] = []
+
+    async def client(numbers: Iterator[int]) -> None:
+        for _ in numbers:
+            started = time.perf_counter()
+            output = await call(workload)
+            walls.append(time.perf_counter() - started)
+            assert output.strip() == workload.expected, f"{workload.name}: {output!r}"
+
+    async def clients(calls: int) -> None:
+        numbers = iter(range(calls))
+        await asyncio.gather(*(client(numbers) for _ in range(load.clients)))
+
+    await clients(2 * load.clients)
+    walls.clear()
+    before = cpu_s() if cpu_s else 0.0
+    await clients(load.calls)
+    cpu_ms = (cpu_s() - before) / load.calls * 1000 if cpu_s else None
+    return Cost(cpu_ms, statistics.median(walls) * 1000)
+
+
+def command_call(*before: str) -> Call:
+    """A fresh interpreter for each call, started by the command `before`."""
+
+    async def call(workload: Workload) -> str:
+        command = [*before, sys.executable, "-c", workload.code]
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+        output, _ = await process.communicate((workload.stdin or "").encode())
+        assert process.returncode == 0
+        return output.decode()
+
+    return call
+
+
+def bwrap() -> list[str]:
+    """Bubblewrap with everything unshared, and what the interpreter needs shown read-only."""
+    shown = [option for path in Interpreter.current().binds for option in ("--ro-bind", path, path)]
+    links = [option for name in ("bin", "lib", "lib64") for option in ("--symlink", f"usr/{name}", f"/{name}")]
+    return ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", *shown, *links, "--proc", "/proc"]
 
 
 def children_cpu_s() -> float:
@@ -145,20 +189,22 @@ def peer_call(session: aiohttp.ClientSession, url: str) -> Call:
     return call
 
 
-async def run(calls: int, peers: dict[str, str]) -> None:
+async def run(load: Load, peers: dict[str, str]) -> None:
     print(f"{'CPU ms / median wall ms per call':34}" + "".join(f"{w.name:>18}" for w in WORKLOADS))
 
     async def row(name: str, call: Call, cpu_s: Callable[[], float] | None) -> None:
-        costs = [await measure(call, workload, calls, cpu_s) for workload in WORKLOADS]
+        costs = [await measure(call, workload, load, cpu_s) for workload in WORKLOADS]
         print(f"{name:34}" + "".join(f"{cost!s:>18}" for cost in costs), flush=True)
 
-    await row("bare python -c", bare, children_cpu_s)
-    async with Sandbox.embedded() as sandbox:
-        assert sandbox.server_pid is not None
-        meter = CpuMeter(sandbox.server_pid)
-        kind = (await sandbox.info())["pool"]["kind"]
-        await row(f"rollbox, {kind} pool", rollbox_call(sandbox), meter.seconds)
-    meter.close()
+    await row("bare python -c", command_call(), children_cpu_s)
+    if shutil.which("bwrap"):
+        await row("bwrap --unshare-all", command_call(*bwrap()), children_cpu_s)
+    for kind in ("process", "zygote"):
+        async with Sandbox.embedded(pool=kind, preload="bare,math,data") as sandbox:
+            assert sandbox.server_pid is not None
+            meter = CpuMeter(sandbox.server_pid)
+            await row(f"rollbox, {kind} pool", rollbox_call(sandbox), meter.seconds)
+        meter.close()
     async with aiohttp.ClientSession() as session:
         for name, url in peers.items():
             await row(name, peer_call(session, url), None)
@@ -166,10 +212,11 @@ async def run(calls: int, peers: dict[str, str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="CPU and wall time per call of the sandbox.")
-    parser.add_argument("--calls", type=int, default=20)
+    parser.add_argument("--calls", type=int, default=40)
+    parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--url", action="append", default=[], metavar="NAME=URL", help="a server that speaks /run_code")
     options = parser.parse_args()
-    asyncio.run(run(options.calls, dict(peer.split("=", 1) for peer in options.url)))
+    asyncio.run(run(Load(options.calls, options.clients), dict(peer.split("=", 1) for peer in options.url)))
 
 
 if __name__ == "__main__":

@@ -71,8 +71,9 @@ async def _serve(settings: SandboxSettings) -> None:
 
 
 def _pool(settings: SandboxSettings) -> Pool:
-    kinds: dict[str, type[ProcessPool] | type[ZygotePool]] = {"process": ProcessPool, "zygote": ZygotePool}
-    return kinds[settings.pool](settings.slots, settings.queue)
+    if settings.pool == "process":
+        return ProcessPool(settings.slots, settings.queue)
+    return ZygotePool(settings.slots, settings.queue, [name for name in settings.preload.split(",") if name])
 
 
 def _bound(settings: SandboxSettings) -> socket.socket:

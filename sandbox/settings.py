@@ -15,6 +15,8 @@ class SandboxSettings(BaseModel):
         port: 0 takes a free one; `ready_fd` is then how to learn it.
         pool: `zygote` forks each program from an interpreter that has started already; `process` starts a new one for
             each, for kernels where user namespaces cannot be nested.
+        preload: tiers, with commas between, whose zygotes are started before the server serves: `math,data`. Others
+            start with the first program that needs them.
         slots: programs that run at a time; the default is one per usable core.
         queue: requests that may wait for a slot; one more is answered with 429.
         max_body_mb: the largest request body. `max_wall_s`, `max_memory_mb`: the most that a request may ask for.
@@ -28,6 +30,7 @@ class SandboxSettings(BaseModel):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
     pool: Literal["zygote", "process"] = "zygote"
+    preload: str = ""
     slots: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=4096)
     queue: int = Field(default=1024, ge=0)
     max_body_mb: int = Field(default=96, ge=1, le=1024)

@@ -108,7 +108,11 @@ class Slot:
         """
         child, self._child = self._child, []
         self._ended = self._loop.create_future()
-        run = self._run = _Run(self._loop, child, job, (stdout, stderr), fetch_files)
+        try:
+            run = self._run = _Run(self._loop, child, job, (stdout, stderr), fetch_files)
+        except OSError:
+            self.close()  # in what state its child is, nobody knows
+            raise
         watch = self._loop.call_later(min(wall_s, _UNWATCHED_S), self._ask, messages.WATCH)
         patience = self._loop.call_later(wall_s + _SETUP_GRACE_S, self.close)
         try:

@@ -114,7 +114,8 @@ class Tier:
             self._fail_waiting(explained(failure))
         elif self._zygote is not None:
             self._zygote.reap()
-            if len(self._waiting) > len(self._slots):
+            # The others may all be busy for long.
+            if self._waiting and len(self._slots) < self._most:
                 self._slots.add(self._zygote.new_slot(self._slot_ready, self._slot_lost))
 
     def _fail_waiting(self, error: RollboxError) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from ..schemas.errors import ConfigError, SandboxError
 from ..schemas.run import RunRequest, RunResult
 from .admission import Admission
 from .capture import Capture
@@ -30,11 +32,18 @@ _ROOM_BYTES = 32 << 20
 class ZygotePool:
     """A Pool of slots with ready children, by tier of imports. Zygotes start at the first call that needs them."""
 
-    def __init__(self, slots: int, queue: int) -> None:
+    def __init__(self, slots: int, queue: int, preload: Sequence[str] = ()) -> None:
         """
+        Args:
+            preload: tiers whose zygote is started on entering the context.
+
         Raises:
-            ConfigError: libseccomp is missing.
+            ConfigError: libseccomp is missing, or there is no such tier.
         """
+        for name in preload:
+            if name not in tiers.MODULES:
+                raise ConfigError(f"preload: there is no tier {name!r}; there are {', '.join(tiers.MODULES)}")
+        self._preload = preload
         self._admission = Admission(slots, queue)
         self._bundle = memory_file(bundle())
         parts = JailParts(Interpreter.current(), self._bundle, compile_filter())
@@ -42,11 +51,24 @@ class ZygotePool:
         self._tiers = {name: Tier(name, parts, slots + 1) for name in tiers.MODULES}
 
     async def __aenter__(self) -> Self:
+        """
+        Raises:
+            ConfigError: a zygote that was to be started beforehand did not come up.
+        """
+        starting = [task for name in self._preload if (task := self._tiers[name].warm_up())]
+        try:
+            await asyncio.gather(*starting)
+        except SandboxError as error:
+            await self._close()
+            raise ConfigError(f"preload: {error}") from error
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
         await asyncio.gather(*(tier.close() for tier in self._tiers.values()))
         os.close(self._bundle)
 
@@ -60,7 +82,11 @@ class ZygotePool:
     async def run(self, request: RunRequest) -> RunResult:
         check_language(request)
         async with self._admission.slot(request.client) as queue_ms:
-            result = await self._run(request)
+            try:
+                result = await self._run(request)
+            except OSError as error:
+                # Out of descriptors, processes or memory.
+                raise SandboxError(f"the call could not be started: {error.strerror or error}") from error
         result.queue_ms = queue_ms
         return result
 

@@ -11,6 +11,8 @@ import sys
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
+from . import policy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
@@ -114,7 +116,7 @@ class Finish:
         # The newest last: the names before, if touched, would be a page each.
         new = len(sys.modules) - self._known_modules
         for name in list(itertools.islice(reversed(sys.modules), new)) if new > 0 else ():
-            if str(getattr(sys.modules[name], "__file__", "")).startswith("/workspace/"):
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(f"{policy.WORK_DIR}/"):
                 del sys.modules[name]
         main = sys.modules.get("__main__")
         names = getattr(main, "__dict__", {})

@@ -29,17 +29,26 @@ async def test_a_batch_is_answered_as_runs_end(server: ServerProcess) -> None:
     runs: list[dict[str, Any]] = [{"code": "import time; time.sleep(0.5); print('slow')"}]
     runs += [{"code": f"print({number})"} for number in range(1, 30)]
     runs.append({"code": "1/0"})
-    runs.append({"code": "1", "limits": {"wall_s": 3000}})
     async with aiohttp.ClientSession(server.url) as http:
         lines = await _lines(http, runs)
-    assert sorted(line["index"] for line in lines) == list(range(32))
+    assert sorted(line["index"] for line in lines) == list(range(31))
     assert lines[0]["index"] != 0
     by_index = {line["index"]: line for line in lines}
     assert [by_index[number]["result"]["stdout"] for number in range(1, 30)] == [f"{n}\n" for n in range(1, 30)]
     assert by_index[0]["result"]["stdout"] == "slow\n"
     assert by_index[30]["result"]["status"] == "error"
-    assert by_index[31]["error"]["kind"] == "arguments"
-    assert "limits.wall_s" in by_index[31]["error"]["detail"]
+
+
+async def test_a_batch_that_cannot_be_served_whole_is_refused_before_any_of_it_runs(server: ServerProcess) -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"code": "1", "limits": {"wall_s": 3000}}, "runs.1.limits.wall_s: 3000"),
+        ({"code": "1", "language": "cobol"}, "runs.1.language: 'cobol' is not available"),
+    ]
+    async with aiohttp.ClientSession(server.url) as http:
+        for run, said in refused:
+            async with http.post("/v1/batch", json={"runs": [{"code": "1"}, run]}) as response:
+                assert response.status == 422
+                assert said in (await response.json())["detail"]
 
 
 async def test_a_bad_batch_is_refused(server: ServerProcess) -> None:

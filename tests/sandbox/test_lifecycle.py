@@ -22,7 +22,7 @@ from rollbox.sandbox.interpreter import Interpreter
 from rollbox.sandbox.pool import Pool
 from rollbox.sandbox.process_pool import ProcessPool
 from rollbox.sandbox.self_check import NAMESPACES, check_isolation
-from rollbox.schemas.errors import ConfigError, SandboxError
+from rollbox.schemas.errors import ConfigError, SandboxError, ToolError
 from rollbox.schemas.run import RunRequest, RunResult, RunStatus
 
 from .server_process import processes_with, serving, until
@@ -58,6 +58,22 @@ async def test_sigterm_ends_programs_that_do_not_finish() -> None:
             await until(lambda: processes_with(marker) == [])
 
 
+async def test_the_process_pool_serves_too() -> None:
+    with serving("--pool", "process", "--slots", "2") as server:
+        async with Sandbox.connect(server.url) as sandbox:
+            assert (await sandbox.info())["pool"]["kind"] == "process"
+            request = RunRequest(code="import sys; print(sys.argv[1:], input())", args=["a"], stdin="in")
+            assert (await sandbox.run(request)).stdout == "['a'] in\n"
+            with pytest.raises(ToolError, match="figures"):
+                await sandbox.run(RunRequest(code="1", figures=True))
+
+
+async def test_zygotes_can_be_started_beforehand() -> None:
+    others = set(processes_with("jail.spawner"))
+    with serving("--preload", "bare,math", "--slots", "1"):
+        assert len(set(processes_with("jail.spawner")) - others) == 2
+
+
 def _start(*arguments: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     command = [*before, sys.executable, "-m", "rollbox.sandbox.server", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -70,6 +86,8 @@ def _start(*arguments: str, before: tuple[str, ...] = ()) -> subprocess.Complete
         (("--port", "http"), "port"),
         (("--host", "192.0.2.1"), "192.0.2.1"),
         (("--max-wall-s", "nan"), "max_wall_s"),
+        (("--pool", "thread"), "pool"),
+        (("--port", "0", "--preload", "bare,torch"), "no tier 'torch'"),
     ],
 )
 def test_wrong_settings_are_named(arguments: tuple[str, ...], named: str) -> None:
