@@ -10,6 +10,7 @@ import time
 from types import TracebackType
 from typing import Any, NoReturn, Self
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import aiohttp
 from pydantic import ValidationError
@@ -112,6 +113,9 @@ class Sandbox:
 
     async def run_counted(self, request: RunRequest, *, deadline_s: float | None = None) -> tuple[RunResult, int]:
         """Like `run`; also returns the number of retries that it took."""
+        if request.idempotency_key is None:
+            # A try that was lost on the way may have been run: with a key the next one gets its result.
+            request = request.model_copy(update={"idempotency_key": uuid4().hex})
         # Encoding the largest requests takes tenths of a second, which the event loop must not.
         small = len(request.code) + len(request.stdin or "") + sum(map(len, request.files.values())) < _LARGE_CHARS
         body = _encoded(request) if small else await asyncio.to_thread(_encoded, request)

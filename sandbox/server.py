@@ -171,9 +171,3 @@ async def _client_gone(request: Request, error: Exception) -> Response:
 async def _unexpected(request: Request, error: Exception) -> Response:
     """The traceback goes to the server's log, not to the client."""
     return _error(HTTPStatus.INTERNAL_SERVER_ERROR, ErrorKind.INFRA, "unexpected error; see the server's log")
-
-
-if __name__ == "__main__":
-    from .serve import main
-
-    sys.exit(main())

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -17,7 +18,7 @@ from rollbox.sandbox.client import Sandbox
 from rollbox.schemas.errors import ConfigError, OverloadedError, SandboxError, ToolError
 from rollbox.schemas.run import RunRequest, RunResult, RunStatus
 
-from .server_process import processes_with, until
+from .server_process import ServerProcess, processes_with, until
 
 EMBEDDING = """
 import asyncio
@@ -116,6 +117,26 @@ async def test_a_dropped_connection_is_retried() -> None:
 
     async with answering(handler) as url, Sandbox.connect(url) as sandbox:
         assert await sandbox.run_counted(PRINT) == (RunResult.model_validate_json(OK), 1)
+
+
+async def test_an_answer_lost_on_the_way_is_not_a_second_run(server: ServerProcess) -> None:
+    bodies: list[bytes] = []
+    answers: list[bytes] = []
+
+    async def lose_the_first(request: web.Request) -> web.StreamResponse:
+        bodies.append(await request.read())
+        async with aiohttp.ClientSession() as session, session.post(f"{server.url}/v1/run", data=bodies[-1]) as answer:
+            answers.append(await answer.read())
+        if len(answers) == 1:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response(body=answers[-1], content_type="application/json")
+
+    async with answering(lose_the_first) as url, Sandbox.connect(url) as sandbox:
+        result, retries = await sandbox.run_counted(RunRequest(code="import os; print(os.urandom(16).hex())"))
+    assert retries == 1
+    assert bodies[0] == bodies[1]
+    assert RunResult.model_validate_json(answers[0]).stdout == result.stdout
 
 
 async def test_overload_is_retried_until_the_deadline() -> None:

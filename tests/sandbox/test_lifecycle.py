@@ -75,7 +75,7 @@ async def test_zygotes_can_be_started_beforehand() -> None:
 
 
 def _start(*arguments: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    command = [*before, sys.executable, "-m", "rollbox.sandbox.server", *arguments]
+    command = [*before, sys.executable, "-m", "rollbox.sandbox.serve", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
