@@ -10,7 +10,8 @@ import resource
 import signal
 import socket
 import sys
-from types import FrameType
+from collections.abc import Callable
+from types import FrameType, FunctionType
 
 import uvicorn
 import uvloop
@@ -24,6 +25,8 @@ from .server import create_app
 from .settings import SandboxSettings
 from .zygote_pool import ZygotePool
 
+# More than half of a chunk of 128 KB, at 8 bytes a slot.
+_ROOMY_FRAME_SLOTS = 9000
 EXIT_CANNOT_START = 3
 """The exit code of a server that refused to start; a supervisor should not restart it."""
 
@@ -42,7 +45,21 @@ def serve(settings: SandboxSettings) -> None:
         if fd is not None:
             os.set_inheritable(fd, False)  # whoever waits for their end must not wait for the zygotes too
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings))
+        _with_stack_room(lambda: runner.run(_serve(settings)))
+
+
+def _with_stack_room(function: Callable[[], None]) -> None:
+    """Call `function` from a frame that is large enough to be in a chunk of memory of its own, with room after it.
+
+    The interpreter keeps frames in chunks of 16 KB, maps one when a call passes the end of the last, and unmaps it when
+    the call returns. An event loop that happens to sit at such an end does both dozens of times for each request.
+    """
+
+    def call() -> None:
+        function()
+
+    code = call.__code__.replace(co_stacksize=_ROOMY_FRAME_SLOTS)
+    FunctionType(code, globals(), closure=call.__closure__)()
 
 
 def _already_handled(number: int, frame: FrameType | None) -> None:

@@ -55,14 +55,16 @@ class Slot:
             kind, value, fds = b"", None, []
         if kind == messages.READY:
             self._child, self._number = fds, value
-            self._on_ready(self)
+            if self._ended is None:  # else the run before has not been wound up yet, and will say so itself
+                self._on_ready(self)
         elif kind == messages.FETCHING:
             if self._run is not None:
                 self._run.send_names()
         elif not kind:
             self.close()
         elif self._ended is None:
-            self._failure = value  # no run has begun: it is the slot that failed
+            # No run has begun: it is the slot that failed.
+            self._failure = value if kind == messages.FAILED else None
             self.close()
         elif not self._ended.done():
             if kind == messages.ENDED:
@@ -126,6 +128,8 @@ class Slot:
             patience.cancel()
             run.close()
             self._run = self._ended = None
+            if self._child:
+                self._on_ready(self)
         return Outcome(**outcome, files=files, unfetched=unfetched)
 
     async def _abandon(self) -> None:

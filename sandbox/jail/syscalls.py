@@ -92,8 +92,8 @@ def attach_mount(tree: int, target: str) -> None:
 def sealed_file(content: bytes) -> int:
     """A descriptor that reads `content` and that nobody can write: a program could else store things in its stdin."""
     fd = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with open(fd, "wb", buffering=0, closefd=False) as file:
-        file.write(content)
+    while content:
+        content = content[os.write(fd, content) :]
     os.lseek(fd, 0, os.SEEK_SET)
     fcntl.fcntl(fd, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_WRITE)
     return fd
