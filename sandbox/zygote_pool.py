@@ -27,6 +27,7 @@ from .zygote import JailParts
 
 # A zygote's own memory counts against a program's limit: one with less room than this starts an interpreter of its own.
 _ROOM_BYTES = 32 << 20
+_BACKSTOP_S = 60.0
 
 
 class ZygotePool:
@@ -83,7 +84,11 @@ class ZygotePool:
         check_language(request)
         async with self._admission.slot(request.client) as queue_ms:
             try:
-                result = await self._run(request)
+                # Whatever is wrong with us, a call comes back.
+                async with asyncio.timeout(request.limits.wall_s + _BACKSTOP_S):
+                    result = await self._run(request)
+            except TimeoutError:
+                raise SandboxError(f"the run was not over {_BACKSTOP_S:.0f} s after its time limit") from None
             except OSError as error:
                 # Out of descriptors, processes or memory.
                 raise SandboxError(f"the call could not be started: {error.strerror or error}") from error

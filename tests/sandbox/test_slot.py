@@ -7,10 +7,16 @@ import os
 import socket
 from contextlib import ExitStack
 
+import pytest
+
+from rollbox.sandbox import zygote_pool
 from rollbox.sandbox.capture import Capture
 from rollbox.sandbox.jail import messages
 from rollbox.sandbox.jail.frames import SlotOutcome
 from rollbox.sandbox.slot import Slot
+from rollbox.sandbox.zygote_pool import ZygotePool
+from rollbox.schemas.errors import SandboxError
+from rollbox.schemas.run import RunLimits, RunRequest
 
 OUTCOME = SlotOutcome(reason="exit", wait_status=0, started_s=0.0, ended_s=0.1, cpu_s=0.1, peak_memory_bytes=1 << 20)
 
@@ -58,3 +64,17 @@ async def test_a_word_out_of_turn_gives_the_slot_up() -> None:
     with init:
         messages.send(init, messages.ENDED, OUTCOME)
         assert await lost.get() is None
+
+
+async def test_a_run_that_we_lose_sight_of_comes_back_as_our_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(self: Slot, *_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    request = RunRequest(code="print(1)", limits=RunLimits(wall_s=0.1))
+    async with ZygotePool(slots=1, queue=1) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(Slot, "run", never)
+            patch.setattr(zygote_pool, "_BACKSTOP_S", 0.2)
+            with pytest.raises(SandboxError, match="was not over"):
+                await pool.run(request)
+            assert pool.info().running == 0
