@@ -13,6 +13,7 @@ from ..schemas.errors import ConfigError, SandboxError
 from ..schemas.run import RunRequest, RunResult
 from .admission import Admission
 from .capture import Capture
+from .failures import NotStartedError
 from .imports import tier_of
 from .interpreter import Interpreter
 from .jail import tiers
@@ -27,6 +28,7 @@ from .zygote import JailParts
 
 # A zygote's own memory counts against a program's limit: one with less room than this starts an interpreter of its own.
 _ROOM_BYTES = 32 << 20
+_ATTEMPTS = 3
 
 
 class ZygotePool:
@@ -83,12 +85,20 @@ class ZygotePool:
         check_language(request)
         async with self._admission.slot(request.client) as queue_ms:
             try:
-                result = await self._run(request)
+                result = await self._run_or_again(request)
             except OSError as error:
                 # Out of descriptors, processes or memory.
                 raise SandboxError(f"the call could not be started: {error.strerror or error}") from error
         result.queue_ms = queue_ms
         return result
+
+    async def _run_or_again(self, request: RunRequest) -> RunResult:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await self._run(request)
+            except NotStartedError:
+                continue
+        return await self._run(request)
 
     async def _run(self, request: RunRequest) -> RunResult:
         asked_s = time.monotonic()
