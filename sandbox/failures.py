@@ -28,6 +28,10 @@ _REMEDIES = {
 }
 
 
+class NotStartedError(SandboxError):
+    """The child that was to become the program was lost before it did: the same request may be run elsewhere."""
+
+
 def explained(failure: Failure | None) -> SandboxError | ToolError:
     """The error to raise for a step that failed, or for a report that says nothing."""
     if failure is None:
@@ -41,4 +45,5 @@ def explained(failure: Failure | None) -> SandboxError | ToolError:
     _logger.error("jail set-up failed at step %r: %s", failure["step"], failure["message"])
     remedy = _REMEDIES.get(failure["step"], "")
     text = f"the jail failed at step {failure['step']!r}: {reason}"
-    return SandboxError(f"{text}; {remedy}" if remedy else text)
+    kind = NotStartedError if failure["step"] == "ready child" else SandboxError
+    return kind(f"{text}; {remedy}" if remedy else text)

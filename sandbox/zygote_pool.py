@@ -13,6 +13,7 @@ from ..schemas.errors import ConfigError, SandboxError
 from ..schemas.run import RunRequest, RunResult
 from .admission import Admission
 from .capture import Capture
+from .failures import NotStartedError
 from .imports import tier_of
 from .interpreter import Interpreter
 from .jail import tiers
@@ -28,6 +29,7 @@ from .zygote import JailParts
 # A zygote's own memory counts against a program's limit: one with less room than this starts an interpreter of its own.
 _ROOM_BYTES = 32 << 20
 _BACKSTOP_S = 60.0
+_ATTEMPTS = 3
 
 
 class ZygotePool:
@@ -86,7 +88,7 @@ class ZygotePool:
             try:
                 # Whatever is wrong with us, a call comes back.
                 async with asyncio.timeout(request.limits.wall_s + _BACKSTOP_S):
-                    result = await self._run(request)
+                    result = await self._run_or_again(request)
             except TimeoutError:
                 raise SandboxError(f"the run was not over {_BACKSTOP_S:.0f} s after its time limit") from None
             except OSError as error:
@@ -94,6 +96,14 @@ class ZygotePool:
                 raise SandboxError(f"the call could not be started: {error.strerror or error}") from error
         result.queue_ms = queue_ms
         return result
+
+    async def _run_or_again(self, request: RunRequest) -> RunResult:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await self._run(request)
+            except NotStartedError:
+                continue
+        return await self._run(request)
 
     async def _run(self, request: RunRequest) -> RunResult:
         asked_s = time.monotonic()

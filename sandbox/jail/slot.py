@@ -149,9 +149,7 @@ class _Supervision:
         """What the child said on becoming the program. A short message in a pipe arrives whole."""
         said = os.read(self._start, 8192)
         if not said:
-            return {
-                "failure": StepError("run", OSError(0, "the child ended before it became the program")).as_failure()
-            }
+            return {"failure": StepError("ready child", OSError(0, "lost")).as_failure()}
         message: Started = marshal.loads(said)  # noqa: S302 - from our child, before it became the program
         return message
 
