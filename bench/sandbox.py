@@ -95,8 +95,15 @@ class CpuMeter:
             ticks += sum(map(int, fields[11:15]))
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    @property
+    def sees_orphans(self) -> bool:
+        """Whether processes count too that nobody waited for, such as those that bwrap leaves to its own end."""
+        return self._group is not None
+
     def close(self) -> None:
         if self._group is not None:
+            if Path(f"/proc/{self._pid}").exists():
+                (_CPUACCT / "cgroup.procs").write_text(str(self._pid))
             self._group.rmdir()
 
 
@@ -167,8 +174,8 @@ def bwrap() -> list[str]:
     return ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", *shown, *links, "--proc", "/proc"]
 
 
-def children_cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+def own_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
@@ -196,9 +203,15 @@ async def run(load: Load, peers: dict[str, str]) -> None:
         costs = [await measure(call, workload, load, cpu_s) for workload in WORKLOADS]
         print(f"{name:34}" + "".join(f"{cost!s:>18}" for cost in costs), flush=True)
 
-    await row("bare python -c", command_call(), children_cpu_s)
+    commands = CpuMeter(os.getpid())
+
+    def commands_cpu_s() -> float:
+        return commands.seconds() - own_cpu_s()
+
+    await row("bare python -c", command_call(), commands_cpu_s)
     if shutil.which("bwrap"):
-        await row("bwrap --unshare-all", command_call(*bwrap()), children_cpu_s)
+        await row("bwrap --unshare-all", command_call(*bwrap()), commands_cpu_s if commands.sees_orphans else None)
+    commands.close()
     for kind in ("process", "zygote"):
         async with Sandbox.embedded(pool=kind, preload="bare,math,data") as sandbox:
             assert sandbox.server_pid is not None
