@@ -17,6 +17,10 @@ def serve(
     queue: Annotated[int, typer.Option(help="Requests that may wait; one more is answered with 429.")] = 1024,
     max_wall_s: Annotated[float, typer.Option(help="Most seconds that a request may ask for.")] = 600.0,
     max_memory_mb: Annotated[int, typer.Option(help="Most MiB that a request may ask for.")] = 16_384,
+    max_body_mb: Annotated[int, typer.Option(help="The largest request body, in MiB.")] = 96,
+    drain_s: Annotated[int, typer.Option(help="Seconds that SIGTERM leaves running programs.")] = 30,
+    pool: Annotated[str, typer.Option(help="zygote: fork ahead; process: a new interpreter for each call.")] = "zygote",
+    preload: Annotated[str, typer.Option(help="Zygotes to start before serving, such as math,data.")] = "",
 ) -> None:
     """Serve the sandbox over HTTP (native API, and SandboxFusion's /run_code)."""
     try:
@@ -30,6 +34,10 @@ def serve(
         "queue": queue,
         "max_wall_s": max_wall_s,
         "max_memory_mb": max_memory_mb,
+        "max_body_mb": max_body_mb,
+        "drain_s": drain_s,
+        "pool": pool,
+        "preload": preload,
     }
     if slots is not None:
         options["slots"] = slots

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..schemas.errors import ErrorKind, ToolError
 from ..schemas.run import RunRequest, RunResult
+from .job import is_large
 
 KEEP_S = 600.0
 _MOST_KEPT = 4096
@@ -34,7 +35,9 @@ class Idempotency:
 
     def __init__(self, keep_s: float = KEEP_S) -> None:
         self._keep_s = keep_s
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._running: dict[str, _Entry] = {}
+        self._ended: OrderedDict[str, _Entry] = OrderedDict()
+        """By the time of their end, the oldest first."""
         self._bytes = 0
 
     async def run(self, request: RunRequest, start: Callable[[], Coroutine[Any, Any, RunResult]]) -> RunResult:
@@ -47,11 +50,12 @@ class Idempotency:
         if key is None:
             return await start()
         self._expire()
-        fingerprint = hashlib.sha256(request.model_dump_json().encode(errors="replace")).digest()
-        entry = self._entries.get(key)
+        # Every run of our client has a key, and hashing the largest takes tenths of a second.
+        fingerprint = await asyncio.to_thread(_fingerprint, request) if is_large(request) else _fingerprint(request)
+        entry = self._running.get(key) or self._ended.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(fingerprint, asyncio.create_task(start()))
-            entry.task.add_done_callback(lambda task: self._ended(key, entry))
+            entry = self._running[key] = _Entry(fingerprint, asyncio.create_task(start()))
+            entry.task.add_done_callback(lambda task: self._keep(key, entry))
         elif entry.fingerprint != fingerprint:
             raise ToolError("idempotency_key: it was used for another request", ErrorKind.ARGUMENTS)
         return await self._wait(entry)
@@ -68,26 +72,25 @@ class Idempotency:
         finally:
             entry.callers -= 1
 
-    def _ended(self, key: str, entry: _Entry) -> None:
+    def _keep(self, key: str, entry: _Entry) -> None:
+        del self._running[key]
         if entry.task.cancelled() or entry.task.exception() is not None:
-            self._drop(key)
             return
         result = entry.task.result()
         entry.ended_s = time.monotonic()
         entry.size = len(result.stdout) + len(result.stderr) + sum(map(len, result.files.values()))
         self._bytes += entry.size
-        self._entries.move_to_end(key)
+        self._ended[key] = entry
         self._expire()
 
     def _expire(self) -> None:
         too_old_s = time.monotonic() - self._keep_s
-        for key, entry in list(self._entries.items()):
-            if not entry.ended_s:
-                continue  # it still runs
-            full = len(self._entries) > _MOST_KEPT or self._bytes > _MOST_BYTES
-            if not full and entry.ended_s > too_old_s:
+        while self._ended:
+            full = len(self._running) + len(self._ended) > _MOST_KEPT or self._bytes > _MOST_BYTES
+            if not full and next(iter(self._ended.values())).ended_s > too_old_s:
                 return
-            self._drop(key)
+            self._bytes -= self._ended.popitem(last=False)[1].size
 
-    def _drop(self, key: str) -> None:
-        self._bytes -= self._entries.pop(key).size
+
+def _fingerprint(request: RunRequest) -> bytes:
+    return hashlib.sha256(request.model_dump_json().encode(errors="replace")).digest()

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ..schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
+from ..schemas.errors import SandboxError
 from ..schemas.run import NO_OTHER_KEYS, Base64, RunRequest, RunResult, RunStatus, WorkDirPath
-from ..schemas.validation import number, validated
+from ..schemas.validation import number
 from .imports import imported_names
-from .sandbox_fusion import CommandRunResult
+from .sandbox_fusion import CommandRunResult, as_run_request
 
 _CELLS_FILE, _ANSWER_FILE = ".rollbox/cells.json", ".rollbox/answer.json"
 _DRIVER = """
@@ -111,21 +111,14 @@ class RunJupyterRequest(BaseModel):
             ToolError: (kind `arguments`) a value is outside what the sandbox accepts.
         """
         cells = base64.b64encode(json.dumps([self.cells, self.cell_timeout]).encode()).decode()
-        limits: dict[str, float] = {"wall_s": self.total_timeout}
-        if self.memory_limit_MB is not None and self.memory_limit_MB > 0:
-            limits["memory_mb"] = self.memory_limit_MB
-        files = {name: content for name, content in self.files.items() if content is not None}
-        data = {
-            "code": _imports_for_show(self.cells)
-            + _DRIVER.replace("CELLS", repr(_CELLS_FILE)).replace("ANSWER", repr(_ANSWER_FILE)),
-            "files": {**files, _CELLS_FILE: cells},
-            "fetch_files": [*self.fetch_files, _ANSWER_FILE],
-            "limits": limits,
-        }
-        try:
-            return validated(RunRequest, data, "run_jupyter")
-        except ConfigError as error:
-            raise ToolError(str(error), ErrorKind.ARGUMENTS) from error
+        driver = _DRIVER.replace("CELLS", repr(_CELLS_FILE)).replace("ANSWER", repr(_ANSWER_FILE))
+        return as_run_request(
+            "run_jupyter",
+            {"code": _imports_for_show(self.cells) + driver, "fetch_files": [*self.fetch_files, _ANSWER_FILE]},
+            files={**self.files, _CELLS_FILE: cells},
+            wall_s=self.total_timeout,
+            memory_limit_mb=self.memory_limit_MB,
+        )
 
 
 def _imports_for_show(cells: list[str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -38,21 +39,36 @@ class RunCodeRequest(BaseModel):
         Raises:
             ToolError: (kind `arguments`) a value is outside what the sandbox accepts.
         """
-        limits: dict[str, float] = {"wall_s": self.run_timeout}
-        if self.memory_limit_MB is not None and self.memory_limit_MB > 0:
-            limits["memory_mb"] = self.memory_limit_MB
-        data = {
-            "code": self.code,
-            "language": self.language,
-            "stdin": self.stdin,
-            "files": {name: content for name, content in self.files.items() if content is not None},
-            "fetch_files": self.fetch_files,
-            "limits": limits,
-        }
-        try:
-            return validated(RunRequest, data, "run_code")
-        except ConfigError as error:
-            raise ToolError(str(error), ErrorKind.ARGUMENTS) from error
+        return as_run_request(
+            "run_code",
+            {"code": self.code, "language": self.language, "stdin": self.stdin, "fetch_files": self.fetch_files},
+            files=self.files,
+            wall_s=self.run_timeout,
+            memory_limit_mb=self.memory_limit_MB,
+        )
+
+
+def as_run_request(
+    where: str,
+    data: dict[str, Any],
+    *,
+    files: Mapping[str, str | None],
+    wall_s: float,
+    memory_limit_mb: int | None,
+) -> RunRequest:
+    """What all of SandboxFusion's calls have in common: files that may be None, and a memory limit that may be -1.
+
+    Raises:
+        ToolError: (kind `arguments`) a value is outside what the sandbox accepts.
+    """
+    limits: dict[str, float] = {"wall_s": wall_s}
+    if memory_limit_mb is not None and memory_limit_mb > 0:
+        limits["memory_mb"] = memory_limit_mb
+    written = {name: content for name, content in files.items() if content is not None}
+    try:
+        return validated(RunRequest, data | {"files": written, "limits": limits}, where)
+    except ConfigError as error:
+        raise ToolError(str(error), ErrorKind.ARGUMENTS) from error
 
 
 class CommandRunResult(BaseModel):

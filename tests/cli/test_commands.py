@@ -26,6 +26,8 @@ def test_help_names_every_command() -> None:
     [
         (("serve", "--port", "99999"), "serve: port: Input should be less than or equal to 65535 (got 99999)"),
         (("serve", "--slots", "0"), "serve: slots: Input should be greater than or equal to 1 (got 0)"),
+        (("serve", "--pool", "thread"), "serve: pool: Input should be 'zygote' or 'process' (got 'thread')"),
+        (("serve", "--port", "0", "--preload", "torch"), "no tier 'torch'"),
         (("demo", "--data", "/not/there.jsonl"), "/not/there.jsonl: cannot be read"),
         (("demo", "--model", "/not/there"), "model: /not/there is not a model directory"),
         (("demo", "--model", "http://127.0.0.1:9"), "--tokenizer: needed with an address"),
