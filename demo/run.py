@@ -61,7 +61,8 @@ async def run(demo: DemoRun, engine: Engine, console: Console) -> RunSummary:
 
 
 async def _roll_out(demo: DemoRun, engine: Engine, tools: dict[str, BaseTool], console: Console) -> RunSummary:
-    loop = RolloutLoop(engine, tools, get_parser(demo.parser), demo.sampling, demo.limits)
+    parser = get_parser(demo.parser, [tool.tool_schema for tool in tools.values()])
+    loop = RolloutLoop(engine, tools, parser, demo.sampling, demo.limits)
     started = time.perf_counter()
     with RunFiles(demo.out_dir) as files, _progress(console) as progress:
         bar = progress.add_task("rollouts", total=len(demo.samples), state="")
