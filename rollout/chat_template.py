@@ -50,7 +50,7 @@ class ChatTemplate:
 
     def prompt_ids(self, messages: list[dict[str, Any]]) -> list[int]:
         """[P] ids of the conversation, ending where the assistant is to speak."""
-        return self._encode(self._render(messages, generate=True))
+        return self.encode(self._render(messages, generate=True))
 
     def context_ids(self, messages: list[dict[str, Any]]) -> list[int]:
         """Ids that go between a finished assistant turn (its end token included) and the next one.
@@ -60,7 +60,7 @@ class ChatTemplate:
         """
         full = self._render([*_STAND_IN, *messages], generate=True)
         end = self._end_of_turn(self._render(_STAND_IN, generate=False))
-        return self._encode(full[end:])
+        return self.encode(full[end:])
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of generated ids, without the end token. Other special tokens stay visible."""
@@ -68,6 +68,10 @@ class ChatTemplate:
         if ids and ids[-1] == self.end_token_id:
             ids.pop()
         return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special tokens of its own."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def _check(self) -> None:
         # Two tool messages: templates such as Qwen2.5's merge neighbours into one turn.
@@ -79,8 +83,8 @@ class ChatTemplate:
                 "chat template: it writes an assistant turn differently once a tool message follows; "
                 "token-exact rollouts need a template that leaves earlier turns as they are"
             )
-        whole = self._encode(full)
-        parts = self._encode(base[: self._end_of_turn(base)]) + self.context_ids(after)
+        whole = self.encode(full)
+        parts = self.encode(base[: self._end_of_turn(base)]) + self.context_ids(after)
         if whole != parts:
             first = next((i for i, (a, b) in enumerate(zip(whole, parts, strict=False)) if a != b), len(parts))
             raise ConfigError(f"chat template: tool messages tokenise differently as a delta, from token {first} on")
@@ -104,6 +108,3 @@ class ChatTemplate:
             )
         except Exception as error:
             raise ConfigError(f"chat template: cannot render {len(messages)} messages: {error}") from error
-
-    def _encode(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text, add_special_tokens=False))

@@ -14,7 +14,7 @@ from ..schemas.errors import ErrorKind, InfraError
 from ..schemas.generation import SamplingParams
 from ..schemas.trajectory import Sample, StopReason, Trajectory
 from ..tools.base import BaseTool
-from ..tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
+from ..tools.dispatch import Answer, DispatchLimits, ToolBox, TrajectoryTools
 from .chat_template import ChatTemplate
 from .engines.base import Engine
 from .parsers import ParsedTurn, ToolCallParser
@@ -59,15 +59,13 @@ class RolloutLoop:
         self.sampling = sampling or SamplingParams()
         self.limits = limits or RolloutLimits()
         self.template = ChatTemplate(engine.tokenizer, [tool.tool_schema for tool in tools.values()])
-        self._validators = make_validators(tools)
+        self._box = ToolBox(tools, self.limits.dispatch, self.template.encode)
 
     async def run(self, sample: Sample, trajectory_id: str | None = None) -> Trajectory:
         """Roll out one sample. A fault of ours ends in `infra_failed`, not in an exception."""
         prompt_ids = self.template.prompt_ids(sample.messages)
         progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids)
-        async with TrajectoryTools(
-            self.tools, self._validators, progress.trajectory_id, sample.tools_kwargs, self.limits.dispatch
-        ) as session:
+        async with self._box.trajectory(progress.trajectory_id, sample.tools_kwargs) as session:
             try:
                 async with asyncio.timeout(self.limits.trajectory_timeout_s):
                     stop_reason = await self._turns(progress, session)

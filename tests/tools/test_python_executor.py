@@ -11,7 +11,7 @@ import pytest
 from rollbox.schemas.errors import ErrorKind
 from rollbox.schemas.tool import ToolCall
 from rollbox.tools import sandbox_connection
-from rollbox.tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
+from rollbox.tools.dispatch import Answer, DispatchLimits, ToolBox
 from rollbox.tools.python_executor import PythonExecutorTool
 
 from ..sandbox.known_answers import ANSWERS
@@ -28,7 +28,7 @@ async def tool() -> AsyncIterator[PythonExecutorTool]:
 
 async def run(tool: PythonExecutorTool, code: Any, **limits: Any) -> Answer:
     tools = {tool.name: tool}
-    async with TrajectoryTools(tools, make_validators(tools), "t", limits=DispatchLimits(**limits)) as session:
+    async with ToolBox(tools, DispatchLimits(**limits)).trajectory("t") as session:
         return await session.call(ToolCall(name="python", arguments={"code": code}), 0, 0)
 
 
