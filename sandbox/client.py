@@ -101,7 +101,7 @@ class Sandbox:
         """Run a program. Failures of ours are retried until `deadline_s` seconds from now have passed.
 
         Args:
-            deadline_s: None allows the run's own wall limit and five minutes of queue.
+            deadline_s: None allows the run's own wall limits and five minutes of queue.
 
         Raises:
             ToolError: (kind `arguments`) the server refuses the request; the text names the field.
@@ -119,8 +119,8 @@ class Sandbox:
         # Encoding the largest requests takes tenths of a second, which the event loop must not.
         small = len(request.code) + len(request.stdin or "") + sum(map(len, request.files.values())) < _LARGE_CHARS
         body = _encoded(request) if small else await asyncio.to_thread(_encoded, request)
-        allowed_s = request.limits.wall_s + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s
-        deadline = time.monotonic() + allowed_s
+        own_s = request.limits.wall_s + request.limits.compile_wall_s
+        deadline = time.monotonic() + (own_s + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s)
         infra_failures = retries = 0
         while True:
             try:

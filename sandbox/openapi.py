@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from ..schemas.errors import ErrorKind
-from .job import LANGUAGES
 from .settings import SandboxSettings
 
 _REF = "#/components/schemas/{model}"
@@ -55,8 +54,8 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def describe(app: FastAPI, settings: SandboxSettings) -> None:
-    """Make `/openapi.json` hold the request models too, with the caps of this server."""
+def describe(app: FastAPI, settings: SandboxSettings, languages: tuple[str, ...]) -> None:
+    """Make `/openapi.json` hold the request models too, with the caps and languages of this server."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -65,22 +64,28 @@ def describe(app: FastAPI, settings: SandboxSettings) -> None:
             _, definitions = models_json_schema([(model, "validation") for model in named], ref_template=_REF)
             components = schema.setdefault("components", {}).setdefault("schemas", {})
             components.update(definitions.get("$defs", {}))
-            _add_caps(components, settings)
+            _add_caps(components, settings, languages)
             app.openapi_schema = schema
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _add_caps(components: dict[str, Any], settings: SandboxSettings) -> None:
+def _add_caps(components: dict[str, Any], settings: SandboxSettings, languages: tuple[str, ...]) -> None:
     limits = components["RunLimits"]["properties"]
     limits["wall_s"]["maximum"] = settings.max_wall_s
     limits["memory_mb"]["maximum"] = settings.max_memory_mb
-    components["RunRequest"]["properties"]["language"]["enum"] = list(LANGUAGES)
+    limits["compile_wall_s"]["maximum"] = settings.max_wall_s
+    for model in ("RunRequest", "RunCodeRequest"):
+        components[model]["properties"]["language"]["enum"] = list(languages)
     memory_mb = {"minimum": limits["memory_mb"]["minimum"], "maximum": settings.max_memory_mb}
-    for model, wall in (("RunCodeRequest", "run_timeout"), ("RunJupyterRequest", "total_timeout")):
+    for model, walls in (
+        ("RunCodeRequest", ("run_timeout", "compile_timeout")),
+        ("RunJupyterRequest", ("total_timeout",)),
+    ):
         fields = components[model]["properties"]
-        fields[wall]["maximum"] = settings.max_wall_s
+        for wall in walls:
+            fields[wall]["maximum"] = settings.max_wall_s
         fields["memory_limit_MB"] = {
             "description": "MiB; null, 0 and less take the default",
             "default": -1,

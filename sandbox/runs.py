@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from ..schemas.errors import ErrorKind, RollboxError, ToolError
+from ..schemas.errors import RollboxError
 from ..schemas.run import RunRequest, RunResult
 from .idempotency import Idempotency
-from .job import check_language
 from .metrics import Metrics
 from .pool import Pool
+from .programs import Programs
 from .settings import SandboxSettings
+from .toolchains import Toolchains
 
 
 class Runs:
     """The runs of one server."""
 
-    def __init__(self, pool: Pool, settings: SandboxSettings, metrics: Metrics) -> None:
+    def __init__(self, pool: Pool, settings: SandboxSettings, metrics: Metrics, toolchains: Toolchains) -> None:
         self.metrics = metrics
+        self.programs = Programs(pool, settings, toolchains)
         self.at_a_time = 2 * settings.slots
         """How many runs of one batch may wait or run at a time."""
-        self._pool = pool
-        self._settings = settings
         self._idempotency = Idempotency()
 
     async def run(self, request: RunRequest) -> RunResult:
@@ -39,7 +39,7 @@ class Runs:
             raise
 
     async def _counted(self, request: RunRequest) -> RunResult:
-        result = await self._pool.run(request)
+        result = await self.programs.run(request)
         self.metrics.count(result)
         return result
 
@@ -48,13 +48,4 @@ class Runs:
         Raises:
             ToolError: (kind `arguments`) it asks for what this server does not give.
         """
-        check_language(request)
-        limits, settings = request.limits, self._settings
-        asked = (
-            ("wall_s", limits.wall_s, settings.max_wall_s),
-            ("memory_mb", limits.memory_mb, settings.max_memory_mb),
-        )
-        for field, value, most in asked:
-            if value > most:
-                text = f"limits.{field}: {value} is more than this server allows ({most})"
-                raise ToolError(text, ErrorKind.ARGUMENTS)
+        self.programs.check(request)

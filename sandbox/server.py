@@ -24,7 +24,6 @@ from ..schemas.run import RunLimits, RunRequest, RunResult
 from .batch import BatchLine, BatchRequest, check_each, stream
 from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
-from .job import LANGUAGES
 from .metrics import CONTENT_TYPE, Metrics
 from .notebook import RunJupyterRequest, RunJupyterResponse
 from .openapi import answers, body_of, describe
@@ -32,6 +31,7 @@ from .pool import Pool
 from .runs import Runs
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
 from .settings import SandboxSettings
+from .toolchains import Toolchains
 
 _CLIENT_CLOSED_REQUEST = 499
 _LARGE_CHARS = 262_144
@@ -44,7 +44,8 @@ def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = 
         layers: names of the isolation layers that were verified, for `/v1/info`.
     """
     app = FastAPI(title="Rollbox sandbox", version=__version__)
-    runs = Runs(pool, settings, Metrics(pool))
+    toolchains = Toolchains()
+    runs = Runs(pool, settings, Metrics(pool), toolchains)
     app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
     app.add_exception_handler(RollboxError, _rollbox_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -52,9 +53,9 @@ def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = 
     app.add_exception_handler(Exception, _unexpected)
     _add_run_routes(app, runs)
     _add_notebook_route(app, runs)
-    _add_state_routes(app, pool, settings, layers)
+    _add_state_routes(app, pool, settings, layers, toolchains)
     _add_metrics_route(app, runs)
-    describe(app, settings)
+    describe(app, settings, toolchains.languages)
     return app
 
 
@@ -110,7 +111,9 @@ def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
         return PlainTextResponse(runs.metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...]) -> None:
+def _add_state_routes(
+    app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...], toolchains: Toolchains
+) -> None:
     @app.get("/v1/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
@@ -123,7 +126,8 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
     async def info() -> dict[str, Any]:
         return {
             "version": __version__,
-            "languages": dict.fromkeys(LANGUAGES, ".".join(map(str, sys.version_info[:3]))),
+            "languages": await toolchains.versions(),
+            "languages_absent": toolchains.absent,
             "packages": pool.packages(),
             "python": ".".join(map(str, sys.version_info[:3])),
             "isolation": list(layers),

@@ -13,15 +13,16 @@ from ..schemas.errors import ConfigError, SandboxError
 from ..schemas.run import RunRequest, RunResult
 from .admission import Admission
 from .capture import Capture
+from .command import Command
 from .failures import NotStartedError
 from .imports import tier_of
 from .interpreter import Interpreter
 from .jail import tiers
 from .jail.bundle import bundle
 from .jail.seccomp import compile_filter
-from .job import check_language, fetched_names, is_large, job_limits, slot_job
+from .job import fetched_names, is_large, job_limits, slot_job
 from .launch import memory_file
-from .pool import PoolInfo, installed
+from .pool import PoolInfo, check_python, installed
 from .tier import Tier
 from .verdict import judge
 from .zygote import JailParts
@@ -82,13 +83,14 @@ class ZygotePool:
     def packages(self) -> dict[str, dict[str, str]]:
         return {name: installed(tiers.MODULES[name]) for name in self._tiers}
 
-    async def run(self, request: RunRequest) -> RunResult:
-        check_language(request)
+    async def run(self, request: RunRequest, command: Command | None = None) -> RunResult:
+        if command is None:
+            check_python(request)
         async with self._admission.slot(request.client) as queue_ms:
             try:
                 # Whatever is wrong with us, a call comes back.
                 async with asyncio.timeout(request.limits.wall_s + _BACKSTOP_S):
-                    result = await self._run_or_again(request)
+                    result = await self._run_or_again(request, command)
             except TimeoutError:
                 raise SandboxError(f"the run was not over {_BACKSTOP_S:.0f} s after its time limit") from None
             except OSError as error:
@@ -97,22 +99,22 @@ class ZygotePool:
         result.queue_ms = queue_ms
         return result
 
-    async def _run_or_again(self, request: RunRequest) -> RunResult:
+    async def _run_or_again(self, request: RunRequest, command: Command | None) -> RunResult:
         for _ in range(_ATTEMPTS - 1):
             try:
-                return await self._run(request)
+                return await self._run(request, command)
             except NotStartedError:
                 continue
-        return await self._run(request)
+        return await self._run(request, command)
 
-    async def _run(self, request: RunRequest) -> RunResult:
+    async def _run(self, request: RunRequest, command: Command | None) -> RunResult:
         asked_s = time.monotonic()
         limits = job_limits(request)
-        tier, fresh = self._tier(request)
-        if is_large(request):
-            job = await asyncio.to_thread(slot_job, request, limits, fresh_interpreter=fresh)
+        tier, fresh = (self._tiers[tiers.BARE], False) if command else self._tier(request)
+        if is_large(request, command):
+            job = await asyncio.to_thread(slot_job, request, limits, command, fresh_interpreter=fresh)
         else:
-            job = slot_job(request, limits, fresh_interpreter=fresh)
+            job = slot_job(request, limits, command, fresh_interpreter=fresh)
         slot = await tier.acquire()
         keep = request.limits
         stdout = Capture(keep.output_bytes, keep.output_kill_mb << 20, slot.end_run)
@@ -124,7 +126,7 @@ class ZygotePool:
             stderr=stderr,
             wall_s=limits["wall_s"],
         )
-        return judge(request, limits, outcome, stdout, stderr, asked_s=asked_s)
+        return judge(request, limits, outcome, stdout, stderr, asked_s=asked_s, command=command)
 
     def _tier(self, request: RunRequest) -> tuple[Tier, bool]:
         """The tier for a request, and whether its memory limit leaves no room for what a zygote holds."""

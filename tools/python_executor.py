@@ -20,6 +20,7 @@ _ERROR_KINDS = {
     RunStatus.TIMEOUT: ErrorKind.TIMEOUT,
     RunStatus.MEMORY: ErrorKind.MEMORY,
     RunStatus.OUTPUT_LIMIT: ErrorKind.OUTPUT_LIMIT,
+    RunStatus.COMPILE_ERROR: ErrorKind.USER_CODE,
 }
 
 
@@ -125,6 +126,8 @@ def describe(result: RunResult, config: PythonExecutorConfig) -> str:
             parts.append(f"Timed out after {config.timeout_sec:g} s.")
         case RunStatus.MEMORY:
             parts.append(f"Out of memory: the limit is {config.memory_mb} MiB.")
+        case RunStatus.COMPILE_ERROR if result.compile is not None:
+            parts.append(f"The program could not be compiled.\n{result.compile.stderr.strip()}")
         case RunStatus.OUTPUT_LIMIT:
             parts.append("Stopped: the program printed far too much.")
     if result.hint:

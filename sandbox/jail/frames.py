@@ -26,7 +26,8 @@ class Job(TypedDict):
     Attributes:
         binds: host paths shown read-only at the same place inside.
         command: the interpreter and its arguments, ending with the program's own.
-        program: work-dir name of `code`. files: work-dir name -> base64.
+        program: work-dir name of `code`, which is base64. files: work-dir name -> base64.
+        executable: `program` is to be executed itself.
         seccomp: the compiled filter, base64.
     """
 
@@ -35,6 +36,7 @@ class Job(TypedDict):
     env: dict[str, str]
     program: str
     code: str
+    executable: bool
     files: dict[str, str]
     fetch_files: list[str]
     seccomp: str
@@ -64,11 +66,15 @@ class SlotJob(TypedDict):
     Attributes:
         program: work-dir name of `code`. files: work-dir name -> content.
         stdin: None attaches nothing. fetches: files will be asked for after the run.
+        command: what to execute; empty for a Python program, which the child runs itself.
+        executable: `program` is to be executed itself.
         fresh_interpreter: execute the interpreter instead of running the program in the child's own.
     """
 
     program: str
     code: bytes
+    command: list[str]
+    executable: bool
     stdin: bytes | None
     args: list[str]
     env: dict[str, str]
