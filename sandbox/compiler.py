@@ -67,8 +67,8 @@ class Compiler:
             work_dir_mb=how.work_dir_mb,
             file_size_mb=how.work_dir_mb,
         )
-        only: dict[str, Any] = {"stdin": None, "args": [], "env": {}, "fetch_files": [how.artifact], "limits": limits}
-        compiling = request.model_copy(update=only)
+        bare: dict[str, Any] = {"stdin": None, "args": [], "env": {}, "allow_hosts": []}
+        compiling = request.model_copy(update={**bare, "fetch_files": [how.artifact], "limits": limits})
         result = await self._pool.run(compiling, Command(toolchain.language, argv, placeholders["source"]))
         content = result.files.get(how.artifact)
         artifact = base64.b64decode(content) if content is not None and result.status is RunStatus.OK else None

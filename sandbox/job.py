@@ -89,7 +89,12 @@ def program_content(request: RunRequest, command: Command | None) -> bytes:
 
 
 def slot_job(
-    request: RunRequest, limits: JobLimits, command: Command | None = None, *, fresh_interpreter: bool
+    request: RunRequest,
+    limits: JobLimits,
+    command: Command | None,
+    *,
+    fresh_interpreter: bool,
+    doors: list[tuple[str, int]],
 ) -> bytes:
     """The block that a ready child reads.
 
@@ -108,6 +113,7 @@ def slot_job(
         fetches=bool(fetched_names(request)),
         echoes=request.echo_last_expression,
         figures=request.figures,
+        doors=doors,
         fresh_interpreter=fresh_interpreter or any(name.startswith(_START_UP_VARIABLES) for name in request.env),
         limits=limits,
     )

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from ..schemas.errors import ErrorKind
+from .network import NetworkPolicy
 from .settings import SandboxSettings
 
 _REF = "#/components/schemas/{model}"
@@ -78,6 +79,9 @@ def _add_caps(components: dict[str, Any], settings: SandboxSettings, languages: 
     limits["compile_wall_s"]["maximum"] = settings.max_wall_s
     for model in ("RunRequest", "RunCodeRequest"):
         components[model]["properties"]["language"]["enum"] = list(languages)
+    run = components["RunRequest"]["properties"]
+    hosts = NetworkPolicy(settings.allow_hosts).names
+    run["allow_hosts"] |= {"items": {"type": "string", "enum": hosts}} if hosts else {"items": False}
     memory_mb = {"minimum": limits["memory_mb"]["minimum"], "maximum": settings.max_memory_mb}
     for model, walls in (
         ("RunCodeRequest", ("run_timeout", "compile_timeout")),

@@ -6,6 +6,7 @@ from ..schemas.errors import RollboxError
 from ..schemas.run import RunRequest, RunResult
 from .idempotency import Idempotency
 from .metrics import Metrics
+from .network import NetworkPolicy
 from .pool import Pool
 from .programs import Programs
 from .settings import SandboxSettings
@@ -20,6 +21,7 @@ class Runs:
         self.programs = Programs(pool, settings, toolchains)
         self.at_a_time = 2 * settings.slots
         """How many runs of one batch may wait or run at a time."""
+        self._network = NetworkPolicy(settings.allow_hosts)
         self._idempotency = Idempotency()
 
     async def run(self, request: RunRequest) -> RunResult:
@@ -49,3 +51,5 @@ class Runs:
             ToolError: (kind `arguments`) it asks for what this server does not give.
         """
         self.programs.check(request)
+        if request.allow_hosts:
+            self._network.granted(request.allow_hosts)

@@ -18,6 +18,8 @@ import uvloop
 
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
+from .isolation import Isolation
+from .network import NetworkPolicy
 from .pool import Pool
 from .process_pool import ProcessPool
 from .self_check import check_isolation
@@ -72,9 +74,10 @@ def _allow_many_descriptors() -> None:
 
 
 async def _serve(settings: SandboxSettings) -> None:
+    isolation = Isolation.parse(settings.isolation)
     listener = _bound(settings)
-    async with _pool(settings) as pool:
-        layers = await check_isolation(pool)
+    async with _pool(settings, isolation) as pool:
+        layers = await check_isolation(pool, isolation)
         config = uvicorn.Config(
             create_app(pool, settings, layers),
             http="httptools",
@@ -87,10 +90,14 @@ async def _serve(settings: SandboxSettings) -> None:
         await server.serve(sockets=[listener])
 
 
-def _pool(settings: SandboxSettings) -> Pool:
+def _pool(settings: SandboxSettings, isolation: Isolation) -> Pool:
+    network = NetworkPolicy(settings.allow_hosts)
+    if network.names and (settings.pool == "process" or "net" in isolation.lowered):
+        raise ConfigError("allow_hosts: not with --pool process, and not without a network namespace (no-net)")
     if settings.pool == "process":
-        return ProcessPool(settings.slots, settings.queue)
-    return ZygotePool(settings.slots, settings.queue, [name for name in settings.preload.split(",") if name])
+        return ProcessPool(settings.slots, settings.queue, isolation=isolation)
+    preload = [name for name in settings.preload.split(",") if name]
+    return ZygotePool(settings.slots, settings.queue, preload, network=network, isolation=isolation)
 
 
 def _bound(settings: SandboxSettings) -> socket.socket:

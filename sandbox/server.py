@@ -25,6 +25,7 @@ from .batch import BatchLine, BatchRequest, check_each, stream
 from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
 from .metrics import CONTENT_TYPE, Metrics
+from .network import NetworkPolicy
 from .notebook import RunJupyterRequest, RunJupyterResponse
 from .openapi import answers, body_of, describe
 from .pool import Pool
@@ -132,6 +133,7 @@ def _add_state_routes(
             "python": ".".join(map(str, sys.version_info[:3])),
             "isolation": list(layers),
             "pool": asdict(pool.info()),
+            "allowed_hosts": NetworkPolicy(settings.allow_hosts).names,
             "default_limits": RunLimits().model_dump(),
             "max_wall_s": settings.max_wall_s,
             "max_memory_mb": settings.max_memory_mb,

@@ -28,10 +28,11 @@ class Job(TypedDict):
         command: the interpreter and its arguments, ending with the program's own.
         program: work-dir name of `code`, which is base64. files: work-dir name -> base64.
         executable: `program` is to be executed itself.
-        seccomp: the compiled filter, base64.
+        seccomp: the compiled filter, base64; empty for none. namespaces: flags of those to enter.
     """
 
     binds: list[str]
+    namespaces: int
     command: list[str]
     env: dict[str, str]
     program: str
@@ -49,14 +50,19 @@ class ZygoteConfig(TypedDict):
     Attributes:
         binds: as in `Job`. env: of the interpreter, and so of programs, less what only the zygote needs.
         tier: whose modules to import. hidden_env: names in `env` that programs must not see.
-        seccomp: the compiled filter, base64.
+        hosts: lines for `/etc/hosts`: the names of hosts that a program may be allowed to reach.
+        seccomp: the compiled filter, base64; empty for none.
+        namespaces, slot_namespaces: flags of those that the zygote enters, and each of its slots.
     """
 
     binds: list[str]
+    namespaces: int
+    slot_namespaces: int
     executable: str
     env: dict[str, str]
     hidden_env: list[str]
     tier: str
+    hosts: str
     seccomp: str
 
 
@@ -69,6 +75,7 @@ class SlotJob(TypedDict):
         command: what to execute; empty for a Python program, which the child runs itself.
         executable: `program` is to be executed itself.
         fresh_interpreter: execute the interpreter instead of running the program in the child's own.
+        doors: addresses and ports inside the jail at which the server takes connections (see `doors`).
     """
 
     program: str
@@ -83,6 +90,7 @@ class SlotJob(TypedDict):
     echoes: bool
     figures: bool
     fresh_interpreter: bool
+    doors: list[tuple[str, int]]
     limits: JobLimits
 
 
@@ -90,10 +98,11 @@ class Started(TypedDict):
     """What a ready child tells init when it becomes the program, or why it cannot.
 
     Attributes:
-        run: time of the start, CPU seconds until then, `wall_s`, memory limit in bytes, `SlotJob.fetches`.
+        run: time of the start, CPU seconds until then, `wall_s`, memory limit in bytes, `SlotJob.fetches`, whether it
+            has doors.
     """
 
-    run: NotRequired[tuple[float, float, float, int, bool]]
+    run: NotRequired[tuple[float, float, float, int, bool, bool]]
     failure: NotRequired[Failure]
 
 
