@@ -56,7 +56,7 @@ def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = 
     _add_notebook_route(app, runs)
     _add_state_routes(app, pool, settings, layers, toolchains)
     _add_metrics_route(app, runs)
-    describe(app, settings, toolchains.languages)
+    describe(app, settings, toolchains)
     return app
 
 

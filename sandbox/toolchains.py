@@ -94,6 +94,12 @@ class Toolchains:
         """All names, aliases too, of the languages that are available."""
         return tuple(self._by_name)
 
+    @property
+    def foreign(self) -> tuple[Toolchain, ...]:
+        """The toolchains of all available languages but Python."""
+        unique = {each.language.name: each for each in self._by_name.values()}
+        return tuple(toolchain for name, toolchain in unique.items() if name != PYTHON)
+
     def of(self, language: str, field: str = "language") -> Toolchain:
         """
         Raises:

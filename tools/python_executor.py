@@ -87,7 +87,7 @@ class PythonExecutorTool(BaseTool):
             "truncated": result.stdout_truncated or result.stderr_truncated,
         }
         if result.status is not RunStatus.OK:
-            metrics |= {"error_kind": _ERROR_KINDS[result.status], "error": _last_line(result)}
+            metrics |= {"error_kind": error_kind(result), "error": _last_line(result)}
         return ToolResponse(text=describe(result, self.config)), 0.0, metrics
 
     async def aclose(self) -> None:
@@ -112,6 +112,11 @@ class PythonExecutorTool(BaseTool):
             return RunRequest(code=strip_fence(code), limits=limits)
         except ValidationError as error:
             raise ToolError(f"Wrong arguments: 'code': {error.errors()[0]['msg']}.", ErrorKind.ARGUMENTS) from error
+
+
+def error_kind(result: RunResult) -> ErrorKind:
+    """The kind of a run that did not end well."""
+    return _ERROR_KINDS[result.status]
 
 
 def describe(result: RunResult, config: PythonExecutorConfig) -> str:
