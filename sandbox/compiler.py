@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ..schemas.run import CompileResult, RunLimits, RunRequest, RunResult, RunStatus
+from . import python_code
 from .command import Command
-from .job import encoded, is_large
-from .languages import Compile
+from .jail import policy
+from .job import encoded, is_large, program_name
+from .languages import PYTHON, Compile
 from .pool import Pool
 from .shared_work import SharedWork
 from .toolchains import Toolchain, names
@@ -54,25 +57,58 @@ class Compiler:
             OverloadedError: the queue is full.
             SandboxError: the compiler could not be run.
         """
-        key = await asyncio.to_thread(_key, request, toolchain) if is_large(request) else _key(request, toolchain)
+        key = await _key(request, toolchain.language.name)
         return await self._shared.join(key, b"", lambda: self._compile(request, toolchain, how))
+
+    async def compile_python(self, request: RunRequest, driver: str = "") -> Compiled:
+        """Compile a Python program to the content of a .pyc file, with a driver around it if one is given.
+
+        That is done in a jail too. Nobody but the jails of the program's own runs ever reads what comes out.
+
+        Raises: as `compile`.
+        """
+        key = await _key(request, PYTHON, driver)
+        return await self._shared.join(key, b"", lambda: self._compile_python(request, driver))
+
+    async def _compile_python(self, request: RunRequest, driver: str) -> Compiled:
+        program = program_name(request)  # lies there under its own name, because errors show its lines
+        limits = self._limits(request, Compile((), work_dir_mb=64))
+        source = base64.b64encode(encoded(request.code)).decode("ascii")
+        result = await self._pool.run(
+            RunRequest(
+                code=python_code.COMPILE,
+                args=[f"{policy.WORK_DIR}/{program}", driver],
+                files={program: source},
+                fetch_files=[python_code.ARTIFACT],
+                client=request.client,
+                limits=limits,
+            )
+        )
+        return _compiled(result, python_code.ARTIFACT)
 
     async def _compile(self, request: RunRequest, toolchain: Toolchain, how: Compile) -> Compiled:
         placeholders = names(toolchain.language, request.code, request.limits)
         argv = toolchain.command(how.command, placeholders)
-        limits = RunLimits(
+        limits = self._limits(request, how)
+        bare: dict[str, Any] = {"stdin": None, "args": [], "env": {}, "allow_hosts": []}
+        compiling = request.model_copy(update={**bare, "fetch_files": [how.artifact], "limits": limits})
+        result = await self._pool.run(compiling, Command(toolchain.language, argv, placeholders["source"]))
+        return _compiled(result, how.artifact)
+
+    def _limits(self, request: RunRequest, how: Compile) -> RunLimits:
+        return RunLimits(
             wall_s=min(request.limits.compile_wall_s, self._max_wall_s),
             memory_mb=min(how.memory_mb, self._max_memory_mb),
             processes=how.processes,
             work_dir_mb=how.work_dir_mb,
             file_size_mb=how.work_dir_mb,
         )
-        bare: dict[str, Any] = {"stdin": None, "args": [], "env": {}, "allow_hosts": []}
-        compiling = request.model_copy(update={**bare, "fetch_files": [how.artifact], "limits": limits})
-        result = await self._pool.run(compiling, Command(toolchain.language, argv, placeholders["source"]))
-        content = result.files.get(how.artifact)
-        artifact = base64.b64decode(content) if content is not None and result.status is RunStatus.OK else None
-        return Compiled(_compile_result(result, produced=artifact is not None), artifact, result.queue_ms)
+
+
+def _compiled(result: RunResult, name: str) -> Compiled:
+    content = result.files.get(name)
+    artifact = base64.b64decode(content) if content is not None and result.status is RunStatus.OK else None
+    return Compiled(_compile_result(result, produced=artifact is not None), artifact, result.queue_ms)
 
 
 def _compile_result(result: RunResult, *, produced: bool) -> CompileResult:
@@ -88,13 +124,17 @@ def _compile_result(result: RunResult, *, produced: bool) -> CompileResult:
     )
 
 
-def _key(request: RunRequest, toolchain: Toolchain) -> str:
+async def _key(request: RunRequest, *parts: str) -> str:
     """
     Raises:
         ToolError: (kind `arguments`) text that is not Unicode.
     """
+    parts = (*parts, request.code, *(part for item in sorted(request.files.items()) for part in item))
+    return await asyncio.to_thread(_digest, parts) if is_large(request) else _digest(parts)
+
+
+def _digest(parts: Iterable[str]) -> str:
     digest = hashlib.sha256()
-    parts = [toolchain.language.name, request.code, *(part for item in sorted(request.files.items()) for part in item)]
     for part in parts:
         data = encoded(part)
         digest.update(len(data).to_bytes(8, "little") + data)

@@ -94,6 +94,7 @@ def slot_job(
     command: Command | None,
     *,
     fresh_interpreter: bool,
+    code_object: bytes,
     doors: list[tuple[str, int]],
 ) -> bytes:
     """The block that a ready child reads.
@@ -106,6 +107,7 @@ def slot_job(
         code=program_content(request, command),
         command=list(command.argv) if command else [],
         executable=command is not None and command.content is not None,
+        code_object=code_object,
         stdin=None if request.stdin is None else encoded(request.stdin),
         args=request.args,
         env=command.env(request.env) if command else request.env,

@@ -78,7 +78,11 @@ def _add_caps(components: dict[str, Any], settings: SandboxSettings, toolchains:
     limits["wall_s"]["maximum"] = settings.max_wall_s
     limits["memory_mb"]["maximum"] = settings.max_memory_mb
     limits["compile_wall_s"]["maximum"] = settings.max_wall_s
-    for model in ("RunRequest", "RunCodeRequest"):
+    judge_limits = components["JudgeLimits"]["properties"]
+    for field in ("wall_s", "memory_mb", "compile_wall_s"):
+        judge_limits[field]["maximum"] = limits[field]["maximum"]
+    components["CheckerComparison"]["properties"]["language"]["enum"] = list(toolchains.languages)
+    for model in ("RunRequest", "RunCodeRequest", "JudgeRequest"):
         components[model]["properties"]["language"]["enum"] = list(toolchains.languages)
         components[model]["allOf"] = [_needs(toolchain, model) for toolchain in toolchains.foreign]
     run = components["RunRequest"]["properties"]

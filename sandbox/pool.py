@@ -40,11 +40,12 @@ class Pool(Protocol):
     ) -> None:
         """End all programs that still run."""
 
-    async def run(self, request: RunRequest, command: Command | None = None) -> RunResult:
+    async def run(self, request: RunRequest, command: Command | None = None, code_object: bytes = b"") -> RunResult:
         """Run one program; a program's own failure is a result.
 
         Args:
             command: how it starts; None for a Python program. Requests in other languages come here by `Programs`.
+            code_object: of a Python program, what `Compiler.compile_python` made of its code.
 
         Cancelling the task ends the program, frees the slot, and is raised again.
 

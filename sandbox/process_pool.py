@@ -62,13 +62,13 @@ class ProcessPool:
     def packages(self) -> dict[str, dict[str, str]]:
         return {}
 
-    async def run(self, request: RunRequest, command: Command | None = None) -> RunResult:
+    async def run(self, request: RunRequest, command: Command | None = None, code_object: bytes = b"") -> RunResult:
         if command is None:
             check_python(request)
         for field in ("echo_last_expression", "figures", "allow_hosts"):
             if getattr(request, field):
                 raise ToolError(f"{field}: a server started with --pool process cannot do this", ErrorKind.ARGUMENTS)
-        task = asyncio.ensure_future(self._admitted(request, command))
+        task = asyncio.ensure_future(self._admitted(request, command, code_object))
         self._runs.add(task)
         task.add_done_callback(self._runs.discard)
         try:
@@ -79,24 +79,24 @@ class ProcessPool:
             await asyncio.wait({task})
             raise
 
-    async def _admitted(self, request: RunRequest, command: Command | None) -> RunResult:
+    async def _admitted(self, request: RunRequest, command: Command | None, code_object: bytes) -> RunResult:
         async with self._admission.slot(request.client) as queue_ms:
             try:
-                result = await self._run(request, command)
+                result = await self._run(request, command, code_object)
             except OSError as error:
                 # Out of descriptors, processes or memory, before the launcher was there to report it.
                 raise SandboxError(f"the call could not be started: {error.strerror or error}") from error
             result.queue_ms = queue_ms
             return result
 
-    async def _run(self, request: RunRequest, command: Command | None) -> RunResult:
+    async def _run(self, request: RunRequest, command: Command | None, code_object: bytes) -> RunResult:
         asked_s = time.monotonic()
         limits, keep = job_limits(request), request.limits
         # Building the largest requests takes tenths of a second, which the event loop must not.
         if is_large(request, command):
-            job_fd, stdin_fd = await self._inputs_in_thread(request, command)
+            job_fd, stdin_fd = await self._inputs_in_thread(request, command, code_object)
         else:
-            job_fd, stdin_fd = self._inputs(request, command)
+            job_fd, stdin_fd = self._inputs(request, command, code_object)
         stdout, stderr = (
             Capture(keep.output_bytes, keep.output_kill_mb << 20, lambda: launch.end_run()) for _ in range(2)
         )
@@ -107,9 +107,12 @@ class ProcessPool:
             raise explained(report.get("failure"))
         return judge(request, limits, report["outcome"], stdout, stderr, asked_s=asked_s, command=command)
 
-    def _job(self, request: RunRequest, command: Command | None) -> Job:
+    def _job(self, request: RunRequest, command: Command | None, code_object: bytes) -> Job:
         program = program_name(request, command)
-        start = command.argv if command else (self._interpreter.executable, f"{policy.WORK_DIR}/{program}")
+        path, files = f"{policy.WORK_DIR}/{program}", request.files
+        if code_object:
+            path, files = f"{path}c", {**files, f"{program}c": base64.b64encode(code_object).decode("ascii")}
+        start = command.argv if command else (self._interpreter.executable, path)
         return Job(
             binds=list(self._interpreter.binds),
             namespaces=self._namespaces,
@@ -118,15 +121,15 @@ class ProcessPool:
             program=program,
             code=base64.b64encode(program_content(request, command)).decode("ascii"),
             executable=command is not None and command.content is not None,
-            files=request.files,
+            files=files,
             fetch_files=request.fetch_files,
             seccomp=self._seccomp,
             limits=job_limits(request),
         )
 
-    def _inputs(self, request: RunRequest, command: Command | None) -> tuple[int, int]:
+    def _inputs(self, request: RunRequest, command: Command | None, code_object: bytes) -> tuple[int, int]:
         """Descriptors of the job and of stdin."""
-        job = json.dumps(self._job(request, command)).encode("ascii")
+        job = json.dumps(self._job(request, command, code_object)).encode("ascii")
         stdin = None if request.stdin is None else encoded(request.stdin)
         stdin_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if stdin is None else memory_file(stdin)
         try:
@@ -135,8 +138,10 @@ class ProcessPool:
             os.close(stdin_fd)
             raise
 
-    async def _inputs_in_thread(self, request: RunRequest, command: Command | None) -> tuple[int, int]:
-        making = asyncio.ensure_future(asyncio.to_thread(self._inputs, request, command))
+    async def _inputs_in_thread(
+        self, request: RunRequest, command: Command | None, code_object: bytes
+    ) -> tuple[int, int]:
+        making = asyncio.ensure_future(asyncio.to_thread(self._inputs, request, command, code_object))
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:

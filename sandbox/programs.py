@@ -19,11 +19,12 @@ class Prepared:
     """A program that can be run any number of times, unless its `failed` says that it could not be compiled.
 
     Attributes:
-        command: how it starts; None for a Python program.
-        compile: None for languages that are not compiled. queue_ms: what compiling waited for a slot.
+        command: how it starts; None for a Python program. code_object: of a Python program that was compiled ahead.
+        compile: None for what was not compiled. queue_ms: what compiling waited for a slot.
     """
 
     command: Command | None = None
+    code_object: bytes = b""
     compile: CompileResult | None = None
     queue_ms: float = 0.0
 
@@ -59,8 +60,12 @@ class Programs:
                 text = f"limits.{field}: {value} is more than this server allows ({most})"
                 raise ToolError(text, ErrorKind.ARGUMENTS)
 
-    async def prepare(self, request: RunRequest) -> Prepared:
+    async def prepare(self, request: RunRequest, *, ahead: bool = False, driver: str = "") -> Prepared:
         """Compile the program, if its language is compiled, and say how it is run.
+
+        Args:
+            ahead: compile Python programs too, which costs a run, for those that will be run often.
+            driver: a Python program to put around it, which holds it as the constant `"PROGRAM"`.
 
         Raises:
             ToolError: (kind `arguments`) the request cannot be served as it is.
@@ -70,23 +75,31 @@ class Programs:
         toolchain = self.toolchains.of(request.language)
         language = toolchain.language
         if language.name == PYTHON:
-            return Prepared()
+            return await self._prepare_python(request, driver) if ahead else Prepared()
         placeholders = names(language, request.code, request.limits)
         argv = toolchain.command(language.run, placeholders)
         if language.compile is None:
             return Prepared(Command(language, argv, placeholders["source"]))
         compiled = await self._compiler.compile(request, toolchain, language.compile)
         if compiled.artifact is None:
-            return Prepared(None, compiled.result, compiled.queue_ms)
+            return Prepared(compile=compiled.result, queue_ms=compiled.queue_ms)
         command = Command(language, argv, placeholders["artifact"], compiled.artifact)
-        return Prepared(command, compiled.result, compiled.queue_ms)
+        return Prepared(command, compile=compiled.result, queue_ms=compiled.queue_ms)
+
+    async def _prepare_python(self, request: RunRequest, driver: str) -> Prepared:
+        compiled = await self._compiler.compile_python(request, driver)
+        return Prepared(None, compiled.artifact or b"", compiled.result, compiled.queue_ms)
+
+    async def run_prepared(self, request: RunRequest, prepared: Prepared) -> RunResult:
+        """As `Pool.run`, for a program that was prepared from a request with the same code."""
+        return await self._pool.run(request, prepared.command, prepared.code_object)
 
     async def run(self, request: RunRequest) -> RunResult:
         """As `Pool.run`, for any language. A program that does not compile has status `compile_error`."""
         prepared = await self.prepare(request)
         if prepared.failed:
             return RunResult(status=RunStatus.COMPILE_ERROR, compile=prepared.compile, queue_ms=prepared.queue_ms)
-        result = await self._pool.run(request, prepared.command)
+        result = await self.run_prepared(request, prepared)
         result.compile = prepared.compile
         result.queue_ms += prepared.queue_ms
         return result

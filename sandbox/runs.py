@@ -8,7 +8,7 @@ from .idempotency import Idempotency
 from .metrics import Metrics
 from .network import NetworkPolicy
 from .pool import Pool
-from .programs import Programs
+from .programs import Prepared, Programs
 from .settings import SandboxSettings
 from .toolchains import Toolchains
 
@@ -42,6 +42,19 @@ class Runs:
 
     async def _counted(self, request: RunRequest) -> RunResult:
         result = await self.programs.run(request)
+        self.metrics.count(result)
+        return result
+
+    async def run_prepared(self, request: RunRequest, prepared: Prepared) -> RunResult:
+        """Run a program that was checked and prepared.
+
+        Raises: as `run`.
+        """
+        try:
+            result = await self.programs.run_prepared(request, prepared)
+        except RollboxError as error:
+            self.metrics.count_error(error)
+            raise
         self.metrics.count(result)
         return result
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
@@ -20,10 +22,13 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
+from ..schemas.judge import JudgeLine, JudgeRequest
 from ..schemas.run import RunLimits, RunRequest, RunResult
 from .batch import BatchLine, BatchRequest, check_each, stream
 from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
+from .judge.judge import Judge
+from .judge.replay import Replay
 from .metrics import CONTENT_TYPE, Metrics
 from .network import NetworkPolicy
 from .notebook import RunJupyterRequest, RunJupyterResponse
@@ -54,6 +59,7 @@ def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = 
     app.add_exception_handler(Exception, _unexpected)
     _add_run_routes(app, runs)
     _add_notebook_route(app, runs)
+    _add_judge_route(app, runs)
     _add_state_routes(app, pool, settings, layers, toolchains)
     _add_metrics_route(app, runs)
     describe(app, settings, toolchains)
@@ -87,6 +93,32 @@ def _add_run_routes(app: FastAPI, runs: Runs) -> None:
             # verl's client retries 504 and nothing else; after a 429 it would count the test as failed.
             return _overloaded(HTTPStatus.GATEWAY_TIMEOUT, error)
         return await _json(answer)
+
+
+def _add_judge_route(app: FastAPI, runs: Runs) -> None:
+    judge = Judge(runs)
+    replay = Replay()
+
+    @app.post("/v1/judge", openapi_extra=body_of(JudgeRequest), responses=answers(JudgeLine, "application/x-ndjson"))
+    async def judged(request: Request) -> StreamingResponse:
+        """Judge a program by many tests; answers with a line of JSON for each as it ends."""
+        asked = await read_model(request, JudgeRequest)
+        judge.check(asked)
+        lines = await replay.lines(asked, judge.lines)
+        try:
+            # Until the first line all that goes wrong has a status of its own.
+            first = await while_connected(request, anext(lines))
+        except BaseException:
+            await lines.aclose()
+            raise
+        return StreamingResponse(_after(first, lines), media_type="application/x-ndjson")
+
+
+async def _after(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        async for line in rest:
+            yield line
 
 
 def _add_notebook_route(app: FastAPI, runs: Runs) -> None:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -97,14 +98,14 @@ class ZygotePool:
     def packages(self) -> dict[str, dict[str, str]]:
         return {name: installed(tiers.MODULES[name]) for name in self._tiers}
 
-    async def run(self, request: RunRequest, command: Command | None = None) -> RunResult:
+    async def run(self, request: RunRequest, command: Command | None = None, code_object: bytes = b"") -> RunResult:
         if command is None:
             check_python(request)
         async with self._admission.slot(request.client) as queue_ms:
             try:
                 # Whatever is wrong with us, a call comes back.
                 async with asyncio.timeout(request.limits.wall_s + _BACKSTOP_S):
-                    result = await self._run_or_again(request, command)
+                    result = await self._run_or_again(request, command, code_object)
             except TimeoutError:
                 raise SandboxError(f"the run was not over {_BACKSTOP_S:.0f} s after its time limit") from None
             except OSError as error:
@@ -113,24 +114,24 @@ class ZygotePool:
         result.queue_ms = queue_ms
         return result
 
-    async def _run_or_again(self, request: RunRequest, command: Command | None) -> RunResult:
+    async def _run_or_again(self, request: RunRequest, command: Command | None, code_object: bytes) -> RunResult:
         for _ in range(_ATTEMPTS - 1):
             try:
-                return await self._run(request, command)
+                return await self._run(request, command, code_object)
             except NotStartedError:
                 continue
-        return await self._run(request, command)
+        return await self._run(request, command, code_object)
 
-    async def _run(self, request: RunRequest, command: Command | None) -> RunResult:
+    async def _run(self, request: RunRequest, command: Command | None, code_object: bytes) -> RunResult:
         asked_s = time.monotonic()
         limits = job_limits(request)
         tier, fresh = (self._tiers[tiers.BARE], False) if command else self._tier(request)
         hosts = self._network.granted(request.allow_hosts) if request.allow_hosts else []
         doors = [(host.address, host.port) for host in hosts]
-        if is_large(request, command):
-            job = await asyncio.to_thread(slot_job, request, limits, command, fresh_interpreter=fresh, doors=doors)
-        else:
-            job = slot_job(request, limits, command, fresh_interpreter=fresh, doors=doors)
+        build = partial(
+            slot_job, request, limits, command, fresh_interpreter=fresh, code_object=code_object, doors=doors
+        )
+        job = await asyncio.to_thread(build) if is_large(request, command) else build()
         slot = await tier.acquire()
         keep = request.limits
         stdout = Capture(keep.output_bytes, keep.output_kill_mb << 20, slot.end_run)

@@ -74,6 +74,7 @@ class SlotJob(TypedDict):
         stdin: None attaches nothing. fetches: files will be asked for after the run.
         command: what to execute; empty for a Python program, which the child runs itself.
         executable: `program` is to be executed itself.
+        code_object: a Python program in the format of a .pyc file, run in place of compiling `code`; empty for none.
         fresh_interpreter: execute the interpreter instead of running the program in the child's own.
         doors: addresses and ports inside the jail at which the server takes connections (see `doors`).
     """
@@ -82,6 +83,7 @@ class SlotJob(TypedDict):
     code: bytes
     command: list[str]
     executable: bool
+    code_object: bytes
     stdin: bytes | None
     args: list[str]
     env: dict[str, str]
