@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from types import FrameType, FunctionType
 
 import uvicorn
@@ -25,6 +26,7 @@ from .process_pool import ProcessPool
 from .self_check import check_isolation
 from .server import create_app
 from .settings import SandboxSettings
+from .users import Users
 from .zygote_pool import ZygotePool
 
 # More than half of a chunk of 128 KB, at 8 bytes a slot.
@@ -87,7 +89,11 @@ async def _serve(settings: SandboxSettings) -> None:
             timeout_graceful_shutdown=settings.drain_s,
         )
         server = _Server(config, settings)
-        await server.serve(sockets=[listener])
+        async with AsyncExitStack() as around:
+            if settings.users_socket is not None:
+                url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                await around.enter_async_context(Users(settings.users_socket, url, server.end_at_once))
+            await server.serve(sockets=[listener])
 
 
 def _pool(settings: SandboxSettings, isolation: Isolation) -> Pool:
@@ -128,6 +134,9 @@ class _Server(uvicorn.Server):
     def _parent_gone(self) -> None:
         assert self._settings.lifeline_fd is not None
         asyncio.get_running_loop().remove_reader(self._settings.lifeline_fd)
+        self.end_at_once()
+
+    def end_at_once(self) -> None:
         self.should_exit = True
         self.force_exit = True  # nobody is left to read the answers
 
@@ -137,7 +146,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = {name: value for name, value in vars(_parser().parse_args(arguments)).items() if value is not None}
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
-        serve(validated(SandboxSettings, options, "command line"))
+        settings = validated(SandboxSettings, options, "command line")
+        if settings.users_socket is not None and os.fork():
+            os._exit(0)  # a server that many share is the child of none of them
+        serve(settings)
     except ConfigError as error:
         print(f"rollbox sandbox cannot start: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_CANNOT_START

@@ -26,6 +26,8 @@ class SandboxSettings(BaseModel):
         max_body_mb: the largest request body. `max_wall_s`, `max_memory_mb`: the most that a request may ask for.
         drain_s: how long SIGTERM waits for running programs before it ends them.
         ready_fd: descriptor to which the port is written, as a line, once requests are served.
+        users_socket: path of a local socket. The server leaves the process that started it, and ends when nobody is
+            connected to it any more.
         lifeline_fd: descriptor of a pipe; the server ends when its other end closes.
     """
 
@@ -45,3 +47,4 @@ class SandboxSettings(BaseModel):
     drain_s: int = Field(default=30, ge=0)
     ready_fd: int | None = Field(default=None, ge=3)
     lifeline_fd: int | None = Field(default=None, ge=3)
+    users_socket: str | None = None
