@@ -23,5 +23,5 @@ if driver:
 with open("artifact", "wb") as file:
     file.write(MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
 """
-"""Makes the file `artifact` of a program's file, in the format of a .pyc file, with a driver around it if it has one."""
+"""Makes the file `artifact` of a program's file, in the format of a .pyc file, with a driver around it if asked to."""
 ARTIFACT = "artifact"
