@@ -58,8 +58,12 @@ class ToolCallParser(Protocol):
         """The format's name, as `get_parser` takes it."""
         ...
 
-    def parse(self, text: str) -> ParsedTurn:
-        """Take apart one complete turn."""
+    def parse(self, text: str, *, think_open: bool = False) -> ParsedTurn:
+        """Take apart one complete turn.
+
+        Args:
+            think_open: the prompt ends inside `<think>`, so that the turn begins in it.
+        """
         ...
 
     def stream(self) -> StreamingTurn:

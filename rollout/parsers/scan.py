@@ -43,7 +43,7 @@ class Scan:
         turn: what was found so far.
     """
 
-    def __init__(self, form: TagFormat) -> None:
+    def __init__(self, form: TagFormat, think_open: bool) -> None:
         self.form = form
         self.text = ""
         self.final = False
@@ -58,7 +58,7 @@ class Scan:
         self._no_tag_before = 0
         self._unreadable = 0
         self._gave_up = False
-        self._in_prompt_think = form.think_open
+        self._in_prompt_think = think_open
         self._bare_allowed = form.bare is not None
 
     def advance(self, text: str, final: bool) -> tuple[str, ...]:

@@ -46,13 +46,13 @@ class TagFormat(ABC):
         self._draft = re.compile("|".join(map(re.escape, self.draft_marks or self.openers)))
         self._dropped = re.compile("|".join(map(re.escape, self.dropped))) if self.dropped else None
 
-    def parse(self, text: str) -> ParsedTurn:
-        scan = Scan(self)
+    def parse(self, text: str, *, think_open: bool = False) -> ParsedTurn:
+        scan = Scan(self, self.think_open or (think_open and bool(self.think)))
         scan.advance(text, final=True)
         return scan.turn
 
     def stream(self) -> ScanStream:
-        return ScanStream(Scan(self))
+        return ScanStream(Scan(self, self.think_open))
 
     @abstractmethod
     def read(self, scan: Scan, start: int, tag: str) -> int:
