@@ -19,6 +19,9 @@ def serve(
     max_memory_mb: Annotated[int, typer.Option(help="Most MiB that a request may ask for.")] = 16_384,
     max_body_mb: Annotated[int, typer.Option(help="The largest request body, in MiB.")] = 96,
     drain_s: Annotated[int, typer.Option(help="Seconds that SIGTERM leaves running programs.")] = 30,
+    max_per_client: Annotated[int, typer.Option(help="Runs that one client may have at a time; 0: no cap.")] = 0,
+    token_file: Annotated[str, typer.Option(help="File with the token; default: $ROLLBOX_SANDBOX_TOKEN.")] = "",
+    insecure: Annotated[bool, typer.Option("--insecure", help="No token even beyond loopback.")] = False,
     pool: Annotated[str, typer.Option(help="zygote: fork ahead; process: a new interpreter for each call.")] = "zygote",
     preload: Annotated[str, typer.Option(help="Zygotes to start before serving, such as math,data.")] = "",
 ) -> None:
@@ -36,6 +39,9 @@ def serve(
         "max_memory_mb": max_memory_mb,
         "max_body_mb": max_body_mb,
         "drain_s": drain_s,
+        "max_per_client": max_per_client,
+        "token_file": token_file,
+        "insecure": insecure,
         "pool": pool,
         "preload": preload,
     }

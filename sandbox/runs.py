@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..schemas.errors import ErrorKind, RollboxError, ToolError
 from ..schemas.run import RunRequest, RunResult
+from .client_cap import ClientCap
 from .idempotency import Idempotency
 from .job import check_language
 from .metrics import Metrics
@@ -16,17 +17,18 @@ class Runs:
 
     def __init__(self, pool: Pool, settings: SandboxSettings, metrics: Metrics) -> None:
         self.metrics = metrics
-        self.at_a_time = 2 * settings.slots
+        self.at_a_time = min(2 * settings.slots, settings.max_per_client or 2 * settings.slots)
         """How many runs of one batch may wait or run at a time."""
         self._pool = pool
         self._settings = settings
         self._idempotency = Idempotency()
+        self._cap = ClientCap(settings.max_per_client)
 
     async def run(self, request: RunRequest) -> RunResult:
         """
         Raises:
             ToolError: (kind `arguments`) it asks for more than this server gives, or cannot be served as it is.
-            OverloadedError: the queue is full.
+            OverloadedError: the queue is full, or the client has as many runs as it may.
             SandboxError: the program could not be run.
         """
         try:
@@ -39,7 +41,8 @@ class Runs:
             raise
 
     async def _counted(self, request: RunRequest) -> RunResult:
-        result = await self._pool.run(request)
+        with self._cap.hold(request.client):
+            result = await self._pool.run(request)
         self.metrics.count(result)
         return result
 

@@ -18,6 +18,7 @@ import uvloop
 
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
+from .access import server_token
 from .pool import Pool
 from .process_pool import ProcessPool
 from .self_check import check_isolation
@@ -35,7 +36,7 @@ def serve(settings: SandboxSettings) -> None:
     """Serve until SIGTERM or SIGINT, then drain: running programs get `drain_s`, new requests are refused.
 
     Raises:
-        ConfigError: the address cannot be bound, or an isolation layer is missing.
+        ConfigError: the address cannot be bound or needs a token, or an isolation layer is missing.
     """
     # uvicorn raises the signal again once it has drained; without this the process would seem to have been killed.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -72,11 +73,12 @@ def _allow_many_descriptors() -> None:
 
 
 async def _serve(settings: SandboxSettings) -> None:
+    token = server_token(settings)
     listener = _bound(settings)
     async with _pool(settings) as pool:
         layers = await check_isolation(pool)
         config = uvicorn.Config(
-            create_app(pool, settings, layers),
+            create_app(pool, settings, layers, token),
             http="httptools",
             lifespan="off",
             log_level="warning",
@@ -140,6 +142,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m rollbox.sandbox.serve", description="Serve the Rollbox sandbox.")
     for name, field in SandboxSettings.model_fields.items():
+        if field.annotation is bool:
+            parser.add_argument(f"--{name.replace('_', '-')}", dest=name, nargs="?", const="true", help=name)
+            continue
         default = "" if field.default is None or field.is_required() else f" (default {field.get_default()})"
         parser.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="VALUE", help=f"{name}{default}")
     return parser
