@@ -23,7 +23,7 @@ from .jail.seccomp import compile_filter
 from .job import check_language, encoded, is_large, job_limits, program_name
 from .launch import Launch, memory_file
 from .pool import PoolInfo
-from .verdict import judge
+from .verdict import judged
 
 _SETUP_GRACE_S = 30.0
 
@@ -100,7 +100,7 @@ class ProcessPool:
             report = await launch.report(limits["wall_s"] + _SETUP_GRACE_S)
         if "outcome" not in report:
             raise explained(report.get("failure"))
-        return judge(request, limits, report["outcome"], stdout, stderr, asked_s=asked_s)
+        return await judged(request, limits, report["outcome"], stdout, stderr, asked_s=asked_s)
 
     def _job(self, request: RunRequest) -> Job:
         program = program_name(request)

@@ -145,7 +145,8 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
 
 async def _json(answer: BaseModel) -> Response:
     files: dict[str, str] = getattr(answer, "files", {})
-    large = sum(map(len, files.values())) > _LARGE_CHARS
+    texts = (getattr(answer, "stdout", ""), getattr(answer, "stderr", ""))
+    large = sum(map(len, (*texts, *files.values()))) > _LARGE_CHARS
     text = await asyncio.to_thread(answer.model_dump_json) if large else answer.model_dump_json()
     return Response(text, media_type="application/json")
 

@@ -79,6 +79,8 @@ class Slot:
                 self._ended.set_result(value)
             else:
                 self._ended.set_exception(explained(value))
+                if "field" not in value:
+                    self.close()  # it is the slot that failed, and might again
 
     @property
     def is_open(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import math
 import os
@@ -16,7 +17,17 @@ from .jail.frames import JobLimits, Outcome
 _MEMORY_ERROR = re.compile(r"(?:\w+\.)*_?\w*MemoryError\b")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _OWN_LINE = re.compile(rf'^  File "{policy.WORK_DIR}/_*main\.py", line (\d+)', re.MULTILINE)
+_LARGE_BYTES = 262_144
 _BY_REASON = {"wall": RunStatus.TIMEOUT, "memory": RunStatus.MEMORY, "server": RunStatus.OUTPUT_LIMIT}
+
+
+async def judged(
+    request: RunRequest, limits: JobLimits, outcome: Outcome, stdout: Capture, stderr: Capture, *, asked_s: float
+) -> RunResult:
+    """`judge`, without holding up the event loop for the largest outputs."""
+    if stdout.kept_bytes + stderr.kept_bytes < _LARGE_BYTES:
+        return judge(request, limits, outcome, stdout, stderr, asked_s=asked_s)
+    return await asyncio.to_thread(judge, request, limits, outcome, stdout, stderr, asked_s=asked_s)
 
 
 def judge(

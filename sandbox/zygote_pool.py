@@ -23,7 +23,7 @@ from .job import check_language, fetched_names, is_large, job_limits, slot_job
 from .launch import memory_file
 from .pool import PoolInfo, installed
 from .tier import Tier
-from .verdict import judge
+from .verdict import judged
 from .zygote import JailParts
 
 # A zygote's own memory counts against a program's limit: one with less room than this starts an interpreter of its own.
@@ -124,7 +124,7 @@ class ZygotePool:
             stderr=stderr,
             wall_s=limits["wall_s"],
         )
-        return judge(request, limits, outcome, stdout, stderr, asked_s=asked_s)
+        return await judged(request, limits, outcome, stdout, stderr, asked_s=asked_s)
 
     def _tier(self, request: RunRequest) -> tuple[Tier, bool]:
         """The tier for a request, and whether its memory limit leaves no room for what a zygote holds."""

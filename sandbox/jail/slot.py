@@ -57,6 +57,7 @@ def serve(channel: socket, setting: Setting) -> ready.Program:
         (
             ("signals", _drop_handlers),
             ("loopback", enter.raise_loopback),
+            ("socket buffers", enter.bound_socket_buffers),
             ("proc", lambda: enter.mount_proc("", for_program=True)),
             # Both are inherited by all children, and init does not need what it gives up.
             ("bounding set", syscalls.drop_bounding_set),

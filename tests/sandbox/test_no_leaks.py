@@ -191,7 +191,8 @@ async def test_a_zygote_that_is_killed_under_a_run(path: str) -> None:
             def killed() -> bool:
                 for pid, command in below(server.process.pid).items():
                     if "jail.zygote" in command:
-                        os.kill(pid, signal.SIGKILL)
+                        with suppress(ProcessLookupError):  # taken along by another
+                            os.kill(pid, signal.SIGKILL)
                 return answer.done()
 
             await until(lambda: "main.py" in "".join(below(server.process.pid).values()))
