@@ -24,6 +24,8 @@ def serve(
     insecure: Annotated[bool, typer.Option("--insecure", help="No token even beyond loopback.")] = False,
     pool: Annotated[str, typer.Option(help="zygote: fork ahead; process: a new interpreter for each call.")] = "zygote",
     preload: Annotated[str, typer.Option(help="Zygotes to start before serving, such as math,data.")] = "",
+    isolation: Annotated[str, typer.Option(help="full, or layers to do without, such as no-seccomp.")] = "full",
+    allow_hosts: Annotated[str, typer.Option(help="Hosts that programs may ask to reach, such as pypi.org:443.")] = "",
 ) -> None:
     """Serve the sandbox over HTTP (native API, and SandboxFusion's /run_code)."""
     try:
@@ -44,6 +46,8 @@ def serve(
         "insecure": insecure,
         "pool": pool,
         "preload": preload,
+        "isolation": isolation,
+        "allow_hosts": allow_hosts,
     }
     if slots is not None:
         options["slots"] = slots

@@ -19,6 +19,7 @@ from ..schemas.errors import ConfigError, ErrorKind, InfraError, OverloadedError
 from ..schemas.run import RunRequest, RunResult
 from .bearer import TOKEN_VARIABLE, authorization, check_token, environment_token
 from .embedded import EmbeddedServer
+from .shared_server import SharedServer
 
 _QUEUE_ALLOWANCE_S = 300.0
 _BACKOFF_S, _BACKOFF_MAX_S = 0.1, 5.0
@@ -33,7 +34,11 @@ class Sandbox:
     """
 
     def __init__(
-        self, url: str | None, server: EmbeddedServer | None, max_retries: int, token: str | None = None
+        self,
+        url: str | None,
+        server: EmbeddedServer | SharedServer | None,
+        max_retries: int,
+        token: str | None = None,
     ) -> None:
         self._url = url
         self._server = server
@@ -57,13 +62,15 @@ class Sandbox:
         return cls(check_url(url), None, max_retries, token)
 
     @classmethod
-    def embedded(cls, *, max_retries: int = 5, **settings: Any) -> Self:
-        """A server of one's own, started on entering the context and ended with it, or with this process.
+    def embedded(cls, *, max_retries: int = 5, shared: bool = True, **settings: Any) -> Self:
+        """A server of this machine, started on entering the context if there is none yet.
 
         Args:
+            shared: processes of one user that ask for the same settings share one server, which ends with the last of
+                them. Otherwise a server of one's own, which ends with the context, or with this process.
             settings: of `SandboxSettings`, such as `slots` and `queue`.
         """
-        return cls(None, EmbeddedServer(settings), max_retries)
+        return cls(None, SharedServer(settings) if shared else EmbeddedServer(settings), max_retries)
 
     @property
     def url(self) -> str:

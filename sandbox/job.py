@@ -79,7 +79,7 @@ def encoded(text: str) -> bytes:
         raise ToolError(f"code or stdin: not valid Unicode: {error.reason}", ErrorKind.ARGUMENTS) from error
 
 
-def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool) -> bytes:
+def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool, doors: list[tuple[str, int]]) -> bytes:
     """The block that a ready child reads.
 
     Raises:
@@ -95,6 +95,7 @@ def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool)
         fetches=bool(fetched_names(request)),
         echoes=request.echo_last_expression,
         figures=request.figures,
+        doors=doors,
         fresh_interpreter=fresh_interpreter or any(name.startswith(_START_UP_VARIABLES) for name in request.env),
         limits=limits,
     )

@@ -8,6 +8,7 @@ from .client_cap import ClientCap
 from .idempotency import Idempotency
 from .job import check_language
 from .metrics import Metrics
+from .network import NetworkPolicy
 from .pool import Pool
 from .settings import SandboxSettings
 
@@ -21,6 +22,7 @@ class Runs:
         """How many runs of one batch may wait or run at a time."""
         self._pool = pool
         self._settings = settings
+        self._network = NetworkPolicy(settings.allow_hosts)
         self._idempotency = Idempotency()
         self._cap = ClientCap(settings.max_per_client)
 
@@ -52,6 +54,8 @@ class Runs:
             ToolError: (kind `arguments`) it asks for what this server does not give.
         """
         check_language(request)
+        if request.allow_hosts:
+            self._network.granted(request.allow_hosts)
         limits, settings = request.limits, self._settings
         asked = (
             ("wall_s", limits.wall_s, settings.max_wall_s),

@@ -28,6 +28,7 @@ from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
 from .job import LANGUAGES
 from .metrics import CONTENT_TYPE, Metrics
+from .network import NetworkPolicy
 from .notebook import RunJupyterRequest, RunJupyterResponse
 from .openapi import answers, body_of, describe
 from .pool import Pool
@@ -135,6 +136,7 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
             "python": ".".join(map(str, sys.version_info[:3])),
             "isolation": list(layers),
             "pool": asdict(pool.info()),
+            "allowed_hosts": NetworkPolicy(settings.allow_hosts).names,
             "default_limits": RunLimits().model_dump(),
             "max_per_client": settings.max_per_client,
             "max_wall_s": settings.max_wall_s,

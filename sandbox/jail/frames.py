@@ -27,10 +27,11 @@ class Job(TypedDict):
         binds: host paths shown read-only at the same place inside.
         command: the interpreter and its arguments, ending with the program's own.
         program: work-dir name of `code`. files: work-dir name -> base64.
-        seccomp: the compiled filter, base64.
+        seccomp: the compiled filter, base64; empty for none. namespaces: flags of those to enter.
     """
 
     binds: list[str]
+    namespaces: int
     command: list[str]
     env: dict[str, str]
     program: str
@@ -47,14 +48,19 @@ class ZygoteConfig(TypedDict):
     Attributes:
         binds: as in `Job`. env: of the interpreter, and so of programs, less what only the zygote needs.
         tier: whose modules to import. hidden_env: names in `env` that programs must not see.
-        seccomp: the compiled filter, base64.
+        hosts: lines for `/etc/hosts`: the names of hosts that a program may be allowed to reach.
+        seccomp: the compiled filter, base64; empty for none.
+        namespaces, slot_namespaces: flags of those that the zygote enters, and each of its slots.
     """
 
     binds: list[str]
+    namespaces: int
+    slot_namespaces: int
     executable: str
     env: dict[str, str]
     hidden_env: list[str]
     tier: str
+    hosts: str
     seccomp: str
 
 
@@ -65,6 +71,7 @@ class SlotJob(TypedDict):
         program: work-dir name of `code`. files: work-dir name -> content.
         stdin: None attaches nothing. fetches: files will be asked for after the run.
         fresh_interpreter: execute the interpreter instead of running the program in the child's own.
+        doors: addresses and ports inside the jail at which the server takes connections (see `doors`).
     """
 
     program: str
@@ -77,6 +84,7 @@ class SlotJob(TypedDict):
     echoes: bool
     figures: bool
     fresh_interpreter: bool
+    doors: list[tuple[str, int]]
     limits: JobLimits
 
 
@@ -84,10 +92,11 @@ class Started(TypedDict):
     """What a ready child tells init when it becomes the program, or why it cannot.
 
     Attributes:
-        run: time of the start, CPU seconds until then, `wall_s`, memory limit in bytes, `SlotJob.fetches`.
+        run: time of the start, CPU seconds until then, `wall_s`, memory limit in bytes, `SlotJob.fetches`, whether it
+            has doors.
     """
 
-    run: NotRequired[tuple[float, float, float, int, bool]]
+    run: NotRequired[tuple[float, float, float, int, bool, bool]]
     failure: NotRequired[Failure]
 
 

@@ -140,7 +140,10 @@ def load_seccomp_filter(instructions: bytes) -> None:
 
 
 def prepared_lock(instructions: bytes) -> Callable[[], None]:
-    """`clear_capabilities` and `load_seccomp_filter` as one call whose arguments are made beforehand."""
+    """`clear_capabilities` and `load_seccomp_filter` as one call whose arguments are made beforehand.
+
+    Without instructions there is no filter to load.
+    """
     header, none = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     program = _FilterProgram(len(instructions) // 8, instructions)
     reference = ctypes.byref(program)
@@ -148,7 +151,8 @@ def prepared_lock(instructions: bytes) -> Callable[[], None]:
 
     def lock() -> None:
         _checked(capset(header, none), "capset")
-        _checked(prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, reference, 0, 0), "prctl SECCOMP")
+        if instructions:
+            _checked(prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, reference, 0, 0), "prctl SECCOMP")
 
     return lock
 
