@@ -10,6 +10,7 @@ from ..schemas.errors import ConfigError, RollboxError
 from .demo import demo, demo_gsm8k
 from .rollout import rollout
 from .serve import serve
+from .tools import tools
 
 app = typer.Typer(
     name="rollbox",
@@ -22,6 +23,7 @@ app.command()(serve)
 app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
+app.add_typer(tools)
 
 EXIT_CONFIG = 2
 EXIT_FAILED = 1

@@ -56,6 +56,8 @@ class PythonExecutorTool(SandboxTool):
         },
     }
 
+    example: ClassVar[dict[str, Any] | None] = {"code": "print(6 * 7)"}
+
     def __init__(self, config: dict[str, Any] | None = None, tool_schema: Any = None) -> None:
         super().__init__(config, tool_schema)
         self.max_kept_bytes = self.config.keep_files_mb * 2**20
