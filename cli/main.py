@@ -9,6 +9,7 @@ import typer
 from ..schemas.errors import ConfigError, RollboxError
 from .demo import demo, demo_gsm8k
 from .serve import serve
+from .view import view
 
 app = typer.Typer(
     name="rollbox",
@@ -20,6 +21,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
+app.command()(view)
 
 EXIT_CONFIG = 2
 EXIT_FAILED = 1
