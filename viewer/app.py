@@ -18,6 +18,7 @@ from .guard import Guard
 from .index import TrajectoryIndex
 from .pages import Pages
 from .query import LARGEST, DiffQuery, ListQuery, QueryError, QuestionQuery, QuestionsQuery, TokensQuery
+from .rows import Row
 from .tokens import PART_TOKENS, TokenTexts, differs, token_spans
 
 _STATIC = Path(__file__).parent / "static"
@@ -148,6 +149,7 @@ def _add_comparisons(app: FastAPI, pages: Pages) -> None:
                 query=query,
                 question=found,
                 samples=[(row, read, turns(read)) for row, read in samples],
+                chosen=_most_telling_pair([row for row, _ in samples]),
                 page_rows=lookup.PAGE_SAMPLES,
             )
 
@@ -176,6 +178,14 @@ def _add_errors(app: FastAPI, pages: Pages) -> None:
     app.add_exception_handler(QueryError, asked_wrongly)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(Exception, unexpected)
+
+
+def _most_telling_pair(rows: list[Row]) -> tuple[int, int]:
+    """Lines to compare first: one that is right and one that is not, or else the first two."""
+    right = [row.line for row in rows if row.outcome == "right"]
+    others = [row.line for row in rows if row.outcome != "right"]
+    first, second, *_ = [*right[:1], *others, *right[1:], 0, 0]
+    return first, second
 
 
 def _number(text: str) -> int:

@@ -16,7 +16,7 @@ from . import lookup
 from .growing_file import read_bytes
 from .index import ReadState, TrajectoryIndex
 from .rows import Row, clip, content_text, read_trajectory
-from .shown_text import Folded, folded, shown
+from .shown_text import Folded, folded, shown, shown_with_newlines
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _RAW_SHOWN_BYTES = 100_000
@@ -36,6 +36,7 @@ class Pages:
         )
         self._templates.filters.update(
             shown=shown,
+            shown_with_newlines=shown_with_newlines,
             clip=clip,
             folded=folded,
             content_text=content_text,
@@ -108,7 +109,10 @@ def signed(value: float | None, digits: int = 2) -> str:
 
 
 def seconds(value: float) -> str:
-    return f"{value * 1e3:.1f} ms" if abs(value) < 1 else f"{value:,.1f} s"
+    """A duration by a unit that leaves few digits."""
+    if abs(value) < 0.01:
+        return f"{value * 1e3:.1f} ms"
+    return f"{value * 1e3:.0f} ms" if abs(value) < 1 else f"{value:,.1f} s"
 
 
 def time_split(parts: dict[str, float], width: float = 100.0) -> list[tuple[str, float, float, float]]:

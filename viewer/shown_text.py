@@ -17,7 +17,11 @@ _HEAD_LINES = 24
 _MOST_CHARS = 60_000
 # C0 without tab and newline, DEL and C1, marks of direction, and characters of no width that hide in words.
 _ODD = re.compile("([\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff])\\1*")
-_PICTURES = 0x2400
+_CONTROLS = (
+    *("NUL", "SOH", "STX", "ETX", "EOT", "ENQ", "ACK", "BEL", "BS", "TAB", "LF", "VT", "FF", "CR", "SO", "SI"),
+    *("DLE", "DC1", "DC2", "DC3", "DC4", "NAK", "SYN", "ETB", "CAN", "EM", "SUB", "ESC", "FS", "GS", "RS", "US"),
+)
+_NEWLINE = Markup('<span class="nl">↵</span>\n')
 _THINKING = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 
 
@@ -39,6 +43,11 @@ class Folded:
 def shown(text: str) -> Markup:
     """Escape a text; control characters and direction marks become visible signs that only stand there."""
     return Markup(_ODD.sub(_sign, str(escape(text))))  # noqa: S704 - it is escaped here
+
+
+def shown_with_newlines(text: str) -> Markup:
+    """The same, with a sign before each newline: the text may be nothing else."""
+    return _NEWLINE.join(shown(line) for line in text.split("\n"))
 
 
 def folded(text: str, head_chars: int = _HEAD_CHARS, head_lines: int = _HEAD_LINES) -> Folded:
@@ -85,7 +94,7 @@ def _fold_at(text: str, chars: int, lines: int) -> int:
 def _sign(found: re.Match[str]) -> str:
     char, number = found[1], len(found[0])
     code = ord(char)
-    sign = chr(_PICTURES + code) if code < 0x20 else "␡" if code == 0x7F else f"U+{code:04X}"
+    sign = _CONTROLS[code] if code < 0x20 else "DEL" if code == 0x7F else f"U+{code:04X}"
     times = f"×{number:,}" if number > 1 else ""
     name = unicodedata.name(char, f"control character U+{code:04X}").lower()
     return f'<span class="odd" title="{name}">{sign}{times}</span>'

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Span, Trajectory
-from .shown_text import Folded, folded, shown
+from .shown_text import Folded, folded, shown_with_newlines
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -37,7 +37,6 @@ class Token:
     text: Markup | None
     logprob: float | None
     surprise: int
-    breaks: bool
 
     @property
     def title(self) -> str:
@@ -171,10 +170,4 @@ def _span(trajectory: Trajectory, span: Span, start: int, end: int, texts: Token
 
 def _token(position: int, number: int, text: str | None, logprob: float | None) -> Token:
     surprise = 0 if logprob is None else sum(logprob < step for step in _SURPRISE_STEPS)
-    return Token(position, number, None if text is None else _visible(text), logprob, surprise, "\n" in (text or ""))
-
-
-def _visible(text: str) -> Markup:
-    """A newline gets a sign before it: a token may be nothing else."""
-    sign = Markup('<span class="nl">↵</span>\n')
-    return sign.join(shown(line) for line in text.split("\n"))
+    return Token(position, number, None if text is None else shown_with_newlines(text), logprob, surprise)

@@ -78,8 +78,7 @@ def ordinary(count: int, seed: int = 0) -> Iterator[Trajectory]:
     for number in range(count):
         turns: list[tuple[str, list[tuple[CallRecord, str]]]] = []
         infra = rng.random() < 0.01
-        for turn in range(rng.randint(0, 3)):
-            turns.append(_calling_turn(rng, turn, infra and turn == 0))
+        turns += [_calling_turn(rng, turn, infra and turn == 0) for turn in range(rng.randint(0, 3))]
         infra = infra and bool(turns)
         right = rng.random() < 0.6
         turns.append((f"So it is\n#### {42 if right else rng.randint(0, 41)}", []))
@@ -135,9 +134,11 @@ def odd() -> list[Trajectory]:
         trajectory([("a", [(call(tool="", arguments=None, error_kind="parse", executed=False), "cannot be read")])]),
         trajectory([("a", [(call(arguments={}, retries=2, repaired=True, cached=True, truncated=True), "")])]),
         trajectory([("", [])], rewards=None, ground_truth=None),
-        trajectory([("nan", [])], timing=Timing(total_s=-1.0, run_s=float("inf"))),
+        trajectory([("nan", [])], timing=Timing(total_s=-1.0, run_s=1e300)),
         trajectory([("pictures", [])], messages=[{"role": "user", "content": [{"type": "image"}, {"text": "see"}]}]),
-        trajectory([("odd roles", [])], messages=[{"role": 5}, {"content": None, "tool_calls": ["x", {"function": 3}]}]),
+        trajectory(
+            [("odd roles", [])], messages=[{"role": 5}, {"content": None, "tool_calls": ["x", {"function": 3}]}]
+        ),
         trajectory([("no messages", [])], messages=[]),
         trajectory([("big id", [])], prompt_ids=[2**70, -5]),
     ]
