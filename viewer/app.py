@@ -17,7 +17,7 @@ from .diff import step_pairs
 from .guard import Guard
 from .index import TrajectoryIndex
 from .pages import Pages
-from .query import LARGEST, DiffQuery, ListQuery, QueryError, QuestionQuery, QuestionsQuery, TokensQuery
+from .query import DiffQuery, ListQuery, QueryError, QuestionQuery, QuestionsQuery, TokensQuery
 from .rows import Row
 from .tokens import PART_TOKENS, TokenTexts, differs, token_spans
 
@@ -80,13 +80,13 @@ def _add_lists(app: FastAPI, pages: Pages) -> None:
 
 
 def _add_trajectory(app: FastAPI, pages: Pages, texts: TokenTexts | None) -> None:
-    @app.get("/t/{line}")
-    def trajectory(line: str, request: Request) -> Response:
+    @app.get("/t/{key}")
+    def trajectory(key: str, request: Request) -> Response:
         query = ListQuery.read(dict(request.query_params))
         with pages.index.connection() as connection:
-            row = pages.row(connection, _number(line))
+            row = pages.row(connection, key)
             lookup.match_text(connection, query.q)
-            beside = lookup.neighbours(connection, query, row.line)
+            beside = lookup.neighbours(connection, query, row.id)
             read = pages.load(row)
             if isinstance(read, str):
                 raw = pages.raw_text(row)
@@ -105,12 +105,12 @@ def _add_trajectory(app: FastAPI, pages: Pages, texts: TokenTexts | None) -> Non
                 turns=turns(read),
             )
 
-    @app.get("/t/{line}/tokens")
-    def tokens(line: str, request: Request) -> Response:
+    @app.get("/t/{key}/tokens")
+    def tokens(key: str, request: Request) -> Response:
         asked = TokensQuery.read(dict(request.query_params))
         query = asked.list_query
         with pages.index.connection() as connection:
-            row = pages.row(connection, _number(line))
+            row = pages.row(connection, key)
             read = pages.loaded(row)
             lookup.match_text(connection, query.q)
             return pages.render(
@@ -118,7 +118,7 @@ def _add_trajectory(app: FastAPI, pages: Pages, texts: TokenTexts | None) -> Non
                 connection,
                 query=query,
                 row=row,
-                beside=lookup.neighbours(connection, query, row.line),
+                beside=lookup.neighbours(connection, query, row.id),
                 trajectory=read,
                 spans=token_spans(read, texts, asked.part),
                 part=asked.part,
@@ -127,10 +127,10 @@ def _add_trajectory(app: FastAPI, pages: Pages, texts: TokenTexts | None) -> Non
                 differs=texts is not None and differs(read, texts),
             )
 
-    @app.get("/t/{line}/raw")
-    def raw(line: str) -> Response:
+    @app.get("/t/{key}/raw")
+    def raw(key: str) -> Response:
         with pages.index.connection() as connection:
-            return Response(pages.raw(pages.row(connection, _number(line))), media_type="text/plain; charset=utf-8")
+            return Response(pages.raw(pages.row(connection, key)), media_type="text/plain; charset=utf-8")
 
 
 def _add_comparisons(app: FastAPI, pages: Pages) -> None:
@@ -157,7 +157,7 @@ def _add_comparisons(app: FastAPI, pages: Pages) -> None:
     def diff(request: Request) -> Response:
         query = DiffQuery.read(dict(request.query_params))
         with pages.index.connection() as connection:
-            a, b = (pages.row(connection, line) for line in (query.a, query.b))
+            a, b = (pages.row(connection, key) for key in (query.a, query.b))
             pairs = step_pairs(pages.loaded(a), pages.loaded(b))
             return pages.render("diff.html", connection, query=query, a=a, b=b, pairs=pairs)
 
@@ -180,16 +180,9 @@ def _add_errors(app: FastAPI, pages: Pages) -> None:
     app.add_exception_handler(Exception, unexpected)
 
 
-def _most_telling_pair(rows: list[Row]) -> tuple[int, int]:
-    """Lines to compare first: one that is right and one that is not, or else the first two."""
-    right = [row.line for row in rows if row.outcome == "right"]
-    others = [row.line for row in rows if row.outcome != "right"]
-    first, second, *_ = [*right[:1], *others, *right[1:], 0, 0]
+def _most_telling_pair(rows: list[Row]) -> tuple[str, str]:
+    """Keys to compare first: one that is right and one that is not, or else the first two."""
+    right = [row.key for row in rows if row.outcome == "right"]
+    others = [row.key for row in rows if row.outcome != "right"]
+    first, second, *_ = [*right[:1], *others, *right[1:], "", ""]
     return first, second
-
-
-def _number(text: str) -> int:
-    """A line's number out of the address."""
-    if text.isascii() and text.isdecimal() and len(text) < len(str(LARGEST)):
-        return int(text)
-    raise HTTPException(404, "There is no such line in this file.")

@@ -30,7 +30,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Lines before and after one in a list, and its place there, from 1; all None when it is not in the list."""
+    """Ids before and after one in a list, and its place there, from 1; all None when it is not in the list."""
 
     before: int | None = None
     after: int | None = None
@@ -43,11 +43,11 @@ class Question:
     """One question with what its samples made of it.
 
     Attributes:
-        line: of its first sample. accuracy: share of the scored that are right. spread: largest less smallest reward.
+        id: of its first sample. accuracy: share of the scored that are right. spread: largest less smallest reward.
     """
 
     sample_id: str
-    line: int
+    id: int
     question: str
     samples: int
     scored: int
@@ -71,8 +71,8 @@ def overview(connection: sqlite3.Connection) -> Overview:
 def match_text(connection: sqlite3.Connection, text: str) -> None:
     """Find the trajectories with `text` in them, once for all queries of the connection."""
     if text:
-        connection.execute("CREATE TEMP TABLE matched (line INTEGER PRIMARY KEY)")
-        connection.execute("INSERT INTO matched SELECT line FROM texts WHERE instr(text, ?)", [searched(text)])
+        connection.execute("CREATE TEMP TABLE matched (id INTEGER PRIMARY KEY)")
+        connection.execute("INSERT INTO matched SELECT id FROM texts WHERE instr(text, ?)", [searched(text)])
 
 
 def count(connection: sqlite3.Connection, query: ListQuery) -> int:
@@ -86,20 +86,20 @@ def page(connection: sqlite3.Connection, query: ListQuery) -> list[Row]:
     return [Row(*row) for row in connection.execute(sql, [*values, PAGE_ROWS, (query.page - 1) * PAGE_ROWS])]
 
 
-def row(connection: sqlite3.Connection, line: int) -> Row | None:
-    found = connection.execute(f"SELECT {ROW_COLUMNS} FROM rows WHERE line = ?", [line]).fetchone()  # noqa: S608
+def row(connection: sqlite3.Connection, number: int) -> Row | None:
+    found = connection.execute(f"SELECT {ROW_COLUMNS} FROM rows WHERE id = ?", [number]).fetchone()  # noqa: S608
     return Row(*found) if found else None
 
 
-def neighbours(connection: sqlite3.Connection, query: ListQuery, line: int) -> Neighbours:
+def neighbours(connection: sqlite3.Connection, query: ListQuery, number: int) -> Neighbours:
     where, values = query.where()
     sql = f"""
         WITH listed AS (
-            SELECT line, LAG(line) OVER w AS before, LEAD(line) OVER w AS after,
+            SELECT id, LAG(id) OVER w AS before, LEAD(id) OVER w AS after,
                 ROW_NUMBER() OVER w AS place, COUNT(*) OVER () AS number
             FROM rows WHERE {where} WINDOW w AS (ORDER BY {query.order_by()}))
-        SELECT before, after, place, number FROM listed WHERE line = ?"""  # noqa: S608
-    found = connection.execute(sql, [*values, line]).fetchone()
+        SELECT before, after, place, number FROM listed WHERE id = ?"""  # noqa: S608
+    found = connection.execute(sql, [*values, number]).fetchone()
     return Neighbours(*found) if found else Neighbours()
 
 
@@ -113,8 +113,8 @@ def counts(connection: sqlite3.Connection, query: ListQuery) -> dict[str, list[t
     for name, column in (("error", "error_kind"), ("tool", "tool")):
         where, values = query.where(but=name)
         sql = (
-            f"SELECT {column}, COUNT(DISTINCT line) AS n FROM calls "  # noqa: S608
-            f"WHERE {column} != '' AND line IN (SELECT line FROM rows WHERE {where})"
+            f"SELECT {column}, COUNT(DISTINCT id) AS n FROM calls "  # noqa: S608
+            f"WHERE {column} != '' AND id IN (SELECT id FROM rows WHERE {where})"
         )
         found[name] = _counted(connection, sql, column, values)
     return found
@@ -125,7 +125,7 @@ def _counted(connection: sqlite3.Connection, sql: str, column: str, values: list
 
 
 _QUESTIONS = """
-    SELECT sample_id, MIN(line) AS line, question, COUNT(*) AS samples,
+    SELECT sample_id, MIN(id) AS id, question, COUNT(*) AS samples,
         SUM(outcome IN ('right', 'wrong')) AS scored, SUM(outcome = 'right') AS right, SUM(outcome = 'infra') AS infra,
         1.0 * SUM(outcome = 'right') / NULLIF(SUM(outcome IN ('right', 'wrong')), 0) AS accuracy,
         AVG(reward) AS reward, MAX(reward) - MIN(reward) AS spread
@@ -157,11 +157,11 @@ def question(connection: sqlite3.Connection, sample_id: str) -> Question | None:
 
 def samples(connection: sqlite3.Connection, query: QuestionQuery) -> list[Row]:
     """A page of the samples of one question, in the order in which they finished."""
-    sql = f"SELECT {ROW_COLUMNS} FROM rows WHERE sample_id = ? AND problem IS NULL ORDER BY line LIMIT ? OFFSET ?"  # noqa: S608
+    sql = f"SELECT {ROW_COLUMNS} FROM rows WHERE sample_id = ? AND problem IS NULL ORDER BY id LIMIT ? OFFSET ?"  # noqa: S608
     offset = (query.page - 1) * PAGE_SAMPLES
     return [Row(*found) for found in connection.execute(sql, [query.id, PAGE_SAMPLES, offset])]
 
 
 def _grouped(query: QuestionsQuery) -> str:
-    matching = " AND line IN (SELECT line FROM matched)" if query.q else ""
+    matching = " AND id IN (SELECT id FROM matched)" if query.q else ""
     return f"{_QUESTIONS}{matching} GROUP BY sample_id"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from ..schemas.trajectory import Trajectory
 from . import lookup
 from .growing_file import read_bytes
 from .index import ReadState, TrajectoryIndex
-from .rows import Row, clip, content_text, read_trajectory
+from .query import KEY
+from .rows import Row, clip, content_text, read_trajectory, row_id, row_key
 from .shown_text import Folded, folded, shown, shown_with_newlines
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -42,6 +44,7 @@ class Pages:
             content_text=content_text,
             signed=signed,
             plain=plain,
+            key=row_key,
             seconds=seconds,
         )
         self._templates.globals.update(
@@ -50,20 +53,22 @@ class Pages:
         )
 
     def render(self, template: str, connection: sqlite3.Connection, **values: Any) -> HTMLResponse:
-        shared = {"overview": lookup.overview(connection), "state": self.index.state, "path": self.index.path}
+        shared = {"overview": lookup.overview(connection), "state": self.index.state, "path": self.index.paths[0]}
         return HTMLResponse(self._templates.get_template(template).render(**shared, **values))
 
     def error(self, status: int, detail: str) -> HTMLResponse:
         text = self._templates.get_template("error.html").render(
-            status=status, detail=detail, state=ReadState(), path=self.index.path
+            status=status, detail=detail, state=ReadState(), path=self.index.paths[0]
         )
         return HTMLResponse(text, status)
 
-    def row(self, connection: sqlite3.Connection, line: int) -> Row:
-        """Raises `HTTPException` 404 when the file has no such line, or not yet."""
-        found = lookup.row(connection, line)
+    def row(self, connection: sqlite3.Connection, key: str) -> Row:
+        """Raises `HTTPException` 404 when the files have no such line, or not yet."""
+        if re.fullmatch(KEY, key, re.ASCII) is None:
+            raise HTTPException(404, "There is no such trajectory.")
+        found = lookup.row(connection, row_id(key.count("f"), int(key.removeprefix("f"))))
         if found is None:
-            raise HTTPException(404, f"Line {line:,} is not there: the file has no such line, or not yet.")
+            raise HTTPException(404, f"Trajectory {key} is not there: the file has no such line, or not yet.")
         return found
 
     def load(self, row: Row) -> Trajectory | str:
@@ -76,20 +81,20 @@ class Pages:
         """Raises `HTTPException` 404 when the line cannot be read."""
         read = self.load(row)
         if isinstance(read, str):
-            raise HTTPException(404, f"Line {row.line:,} cannot be read as a trajectory: {read}")
+            raise HTTPException(404, f"Line {row.key} cannot be read as a trajectory: {read}")
         return read
 
     def raw(self, row: Row) -> bytes:
         """Raises `HTTPException` 404 when the file is gone."""
         try:
-            return read_bytes(self.index.path, row.offset, row.length)
+            return read_bytes(self.index.paths[row.file], row.offset, row.length)
         except OSError as error:
             raise HTTPException(404, f"The file cannot be read: {error}") from error
 
     def raw_text(self, row: Row) -> Folded:
         """The beginning of the line, whatever it holds."""
         try:
-            data = read_bytes(self.index.path, row.offset, min(row.length, _RAW_SHOWN_BYTES))
+            data = read_bytes(self.index.paths[row.file], row.offset, min(row.length, _RAW_SHOWN_BYTES))
         except OSError as error:
             return folded(f"(the file cannot be read: {error})")
         return folded(data.decode("utf-8", errors="replace"))

@@ -13,8 +13,8 @@ from ..schemas.validation import describe
 from .rows import Outcome
 
 ANY_ERROR = "any"
-# What SQLite can count to.
-LARGEST = 2**63 - 1
+KEY = r"^f?[0-9]{1,12}$"
+_MOST_PAGES = 10**12
 
 
 class QueryError(RollboxError):
@@ -60,7 +60,7 @@ class ListQuery(_Query):
     sample: str | None = Field(default=None, max_length=100_000)
     sort: Literal["line", "reward", "turns", "calls", "errors", "tokens", "time", "outcome", "stop"] = "line"
     order: Literal["asc", "desc"] = "asc"
-    page: int = Field(default=1, ge=1, le=LARGEST >> 8)
+    page: int = Field(default=1, ge=1, le=_MOST_PAGES)
 
     @property
     def filtered(self) -> bool:
@@ -71,10 +71,10 @@ class ListQuery(_Query):
         conditions: list[tuple[str, str, list[Any]]] = [
             ("outcome", "outcome = ?", [self.outcome]),
             ("stop", "stop_reason = ?", [self.stop]),
-            ("tool", "line IN (SELECT line FROM calls WHERE tool = ?)", [self.tool]),
+            ("tool", "id IN (SELECT id FROM calls WHERE tool = ?)", [self.tool]),
             ("sample", "sample_id = ?", [self.sample]),
-            ("q", "line IN (SELECT line FROM matched)", []),
-            ("error", "line IN (SELECT line FROM calls WHERE error_kind = ?)", [self.error]),
+            ("q", "id IN (SELECT id FROM matched)", []),
+            ("error", "id IN (SELECT id FROM calls WHERE error_kind = ?)", [self.error]),
         ]
         if self.error == ANY_ERROR:
             conditions[-1] = ("error", "errors > 0", [])
@@ -84,7 +84,7 @@ class ListQuery(_Query):
     def order_by(self) -> str:
         keys = {"tokens": "generated + context", "time": "total_s", "stop": "stop_reason"}
         key = keys.get(self.sort, self.sort)
-        return f"{key} {self.order} NULLS LAST, line" if key != "line" else f"line {self.order}"
+        return f"{key} {self.order} NULLS LAST, id" if key != "line" else f"id {self.order}"
 
 
 class QuestionsQuery(_Query):
@@ -94,30 +94,31 @@ class QuestionsQuery(_Query):
     q: str = Field(default="", max_length=1000)
     sort: Literal["line", "samples", "accuracy", "reward", "spread"] = "line"
     order: Literal["asc", "desc"] = "asc"
-    page: int = Field(default=1, ge=1, le=LARGEST >> 8)
+    page: int = Field(default=1, ge=1, le=_MOST_PAGES)
 
     def order_by(self) -> str:
-        return f"{self.sort} {self.order} NULLS LAST, line"
+        key = "id" if self.sort == "line" else self.sort
+        return f"{key} {self.order} NULLS LAST, id"
 
 
 class QuestionQuery(_Query):
     """The samples of one question."""
 
     id: str = Field(max_length=100_000)
-    page: int = Field(default=1, ge=1, le=LARGEST >> 8)
+    page: int = Field(default=1, ge=1, le=_MOST_PAGES)
 
 
 class DiffQuery(_Query):
-    """Two trajectories, by their lines."""
+    """Two trajectories, by their keys."""
 
-    a: int = Field(ge=1, le=LARGEST)
-    b: int = Field(ge=1, le=LARGEST)
+    a: str = Field(pattern=KEY)
+    b: str = Field(pattern=KEY)
 
 
 class TokensQuery(ListQuery):
     """The tokens of one trajectory: which part of them, and the list that the trajectory was reached from."""
 
-    part: int = Field(default=1, ge=1, le=LARGEST >> 16)
+    part: int = Field(default=1, ge=1, le=_MOST_PAGES)
 
     @property
     def list_query(self) -> ListQuery:

@@ -17,6 +17,8 @@ CallCount = tuple[str, str, int]
 """Tool, error kind ("" for a call that worked), number of calls."""
 
 _SNIPPET_CHARS = 240
+# More lines than a file of trajectories can have, and within what SQLite can count.
+_LINES = 1 << 40
 _PROBLEM_CHARS = 400
 
 
@@ -25,14 +27,16 @@ class Row:
     """One line of the list.
 
     Attributes:
-        line: number of the line, from 1. offset, length: its bytes.
+        id: the line's number, and more for a line of a further file; see `row_id`.
+        file: which file of the run: 0 the trajectories, 1 those that failed. offset, length: bytes of the line.
         problem: why the line cannot be read as a `Trajectory`; the fields after it are then empty.
         reward: the total; None when it was not scored. errors: calls that failed.
         generated, context, prompt: tokens. total_s: seconds by the clock.
         question, answer: beginnings, or ends, of long texts.
     """
 
-    line: int
+    id: int
+    file: int
     offset: int
     length: int
     problem: str | None
@@ -51,6 +55,10 @@ class Row:
     question: str = ""
     answer: str = ""
 
+    @property
+    def key(self) -> str:
+        return row_key(self.id)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -61,6 +69,17 @@ class Entry:
     text: str
 
 
+def row_id(file: int, line: int) -> int:
+    """Ids follow the files and in each its lines; an id doesn't change while its file grows."""
+    return file * _LINES + line
+
+
+def row_key(number: int) -> str:
+    """An id as it is shown and stands in addresses: `17` is line 17, `f3` line 3 of those that failed."""
+    file, line = divmod(number, _LINES)
+    return "f" * file + str(line)
+
+
 def read_trajectory(data: bytes) -> Trajectory | str:
     """Parse one line, or say in a sentence why it cannot be read."""
     try:
@@ -69,16 +88,17 @@ def read_trajectory(data: bytes) -> Trajectory | str:
         return clip(describe(error), _PROBLEM_CHARS)
 
 
-def read_entry(line: Line) -> Entry:
+def read_entry(line: Line, file: int = 0) -> Entry:
     """Reduce a line to its entry. A line that is no `Trajectory` of this version becomes an unreadable row."""
     if line.data is None:
-        return _unreadable(line, f"the line has {line.length:,} bytes; at most {MAX_LINE_BYTES:,} are read")
+        return _unreadable(line, file, f"the line has {line.length:,} bytes; at most {MAX_LINE_BYTES:,} are read")
     read = read_trajectory(line.data)
     if isinstance(read, str):
-        return _unreadable(line, read)
+        return _unreadable(line, file, read)
     generated = sum(read.response_mask)
     row = Row(
-        line=line.number,
+        id=row_id(file, line.number),
+        file=file,
         offset=line.offset,
         length=line.length,
         problem=None,
@@ -156,5 +176,5 @@ def _searched_text(trajectory: Trajectory) -> str:
     return searched("\n".join(texts))
 
 
-def _unreadable(line: Line, problem: str) -> Entry:
-    return Entry(Row(line.number, line.offset, line.length, problem, "unreadable"), [], "")
+def _unreadable(line: Line, file: int, problem: str) -> Entry:
+    return Entry(Row(row_id(file, line.number), file, line.offset, line.length, problem, "unreadable"), [], "")

@@ -16,14 +16,14 @@ from .app import create_app
 from .index import TrajectoryIndex
 from .tokens import find_tokenizer
 
-TRAJECTORIES = "trajectories.jsonl"
+TRAJECTORIES, FAILURES = "trajectories.jsonl", "failures.jsonl"
 
 
 class ViewSettings(BaseModel):
     """What the viewer is started with.
 
     Attributes:
-        directory: of the run; holds `trajectories.jsonl`.
+        directory: of the run; holds `trajectories.jsonl`, and maybe `failures.jsonl`.
         tokenizer: folder with a `tokenizer.json`; the default is the run's own, if it has one.
         port: 0 takes a free one.
     """
@@ -52,7 +52,7 @@ def serve(settings: ViewSettings) -> None:
         signal.signal(number, _already_handled)
 
     async def run() -> None:
-        async with TrajectoryIndex(file) as index:
+        async with TrajectoryIndex(file, settings.directory / FAILURES) as index:
             app = create_app(index, texts, settings.host)
             config = uvicorn.Config(app, lifespan="off", log_level="warning", timeout_graceful_shutdown=2)
             print(f"{file}\n{_address(settings.host, listener)}   (Ctrl-C ends it)", flush=True)  # noqa: T201

@@ -125,7 +125,7 @@ def test_everything_can_be_reached_without_javascript(page: Page) -> None:
     page.goto("/questions?kind=mixed")
     page.locator("a.open").first.click()
     page.get_by_role("button", name="Compare A with B").click()
-    assert page.locator("ins").count() > 0
+    assert page.locator("mark.b").count() > 0
     page.get_by_role("link", name="Trajectory").first.click()
     page.get_by_role("link", name="Tokens", exact=True).click()
     page.get_by_text("Prompt", exact=True).click()

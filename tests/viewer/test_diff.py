@@ -72,7 +72,7 @@ def test_repetitive_texts_are_compared_too(text: str) -> None:
 def test_the_page_marks_both_sides(viewer: Viewer) -> None:
     page = viewer.get("/diff?a=1&b=2")
     assert page.status == 200
-    assert "<del>" in page.text
-    assert "<ins>" in page.text
+    assert '<mark class="a">' in page.text
+    assert '<mark class="b">' in page.text
     assert "The two say the same" in viewer.get("/diff?a=1&b=1").text
     assert "different questions" in viewer.get("/diff?a=1&b=9").text

@@ -14,6 +14,7 @@ from rollbox.viewer.query import ListQuery
 from rollbox.viewer.rows import Row
 
 from .made_trajectories import UNREADABLE, as_line, odd, ordinary, trajectory
+from .page_client import viewing
 
 
 @pytest.fixture
@@ -47,9 +48,9 @@ async def test_trajectories_appear_as_they_are_written(path: Path) -> None:
     async with TrajectoryIndex(path) as index:
         assert await rows(index) == []
         append(path, written[0])
-        assert [row.line for row in await rows(index)] == [1]
+        assert [row.key for row in await rows(index)] == ["1"]
         append(path, written[1] + written[2][:100])
-        assert [row.line for row in await rows(index)] == [1, 2]
+        assert [row.key for row in await rows(index)] == ["1", "2"]
         assert index.state.half_bytes == 100
         assert not index.state.behind
         append(path, written[2][100:])
@@ -60,9 +61,9 @@ async def test_trajectories_appear_as_they_are_written(path: Path) -> None:
 async def test_a_last_line_without_newline_is_shown_when_it_is_whole(path: Path) -> None:
     append(path, as_line(trajectory([("a", [])])).rstrip())
     async with TrajectoryIndex(path) as index:
-        assert [row.line for row in await rows(index)] == [1]
+        assert [row.key for row in await rows(index)] == ["1"]
         append(path, b"\n" + as_line(trajectory([("b", [])])))
-        assert [(row.line, row.answer) for row in await rows(index)] == [(1, "a"), (2, "b")]
+        assert [(row.key, row.answer) for row in await rows(index)] == [("1", "a"), ("2", "b")]
 
 
 async def test_lines_of_another_schema_are_rows_with_their_number_and_reason(path: Path) -> None:
@@ -72,10 +73,10 @@ async def test_lines_of_another_schema_are_rows_with_their_number_and_reason(pat
     async with TrajectoryIndex(path) as index:
         first, second, *others = await rows(index)
         assert first.problem is None
-        assert (second.line, second.outcome) == (2, "unreadable")
+        assert (second.key, second.outcome) == ("2", "unreadable")
         assert second.problem is not None
         assert "from_the_future: Extra inputs are not permitted" in second.problem
-        assert [row.line for row in others] == list(range(3, 3 + len(UNREADABLE)))
+        assert [row.key for row in others] == [str(line) for line in range(3, 3 + len(UNREADABLE))]
         assert all(row.problem for row in others)
 
 
@@ -116,7 +117,7 @@ async def test_a_failed_step_is_taken_back_and_done_again(path: Path, monkeypatc
 
     def failing(self: TrajectoryIndex, entry: index_module.Entry) -> None:
         real(self, entry)
-        if entry.row.line == 10:
+        if entry.row.id == 10:
             raise OSError("no space left")
 
     async with TrajectoryIndex(path) as index:
@@ -136,3 +137,35 @@ async def test_the_index_leaves_no_files(path: Path) -> None:
 @pytest.mark.parametrize("made", odd())
 def test_odd_cases_are_trajectories(made: Trajectory) -> None:
     assert Trajectory.model_validate_json(as_line(made)) == made
+
+
+async def test_those_that_failed_are_listed_behind_the_others(path: Path, tmp_path: Path) -> None:
+    failures = tmp_path / "failures.jsonl"
+    async with TrajectoryIndex(path, failures) as index:
+        assert await rows(index) == []
+        append(failures, as_line(trajectory([], stop_reason="infra", infra_failed=True, rewards=None)))
+        append(path, as_line(trajectory([("a", [])])))
+        assert [(row.key, row.outcome) for row in await rows(index)] == [("1", "right"), ("f1", "infra")]
+        # The next part of the run begins with an empty file of failures.
+        replace(failures, b"")
+        assert [row.key for row in await rows(index)] == ["1"]
+        append(failures, as_line(trajectory([("again", [])], infra_failed=True))[:50])
+        assert [row.key for row in await rows(index)] == ["1"]
+        assert index.state.half_bytes == 50
+        remove(failures)
+        assert [row.key for row in await rows(index)] == ["1"]
+        assert (index.state.problem, index.state.half_bytes) == (None, 0)
+
+
+def test_a_failure_has_pages_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "trajectories.jsonl").write_bytes(as_line(trajectory([("fine", [])])))
+    failed = trajectory([("half", [])], stop_reason="deadline", infra_failed=True, rewards=None, error="too slow")
+    (tmp_path / "failures.jsonl").write_bytes(as_line(failed))
+    with viewing(tmp_path) as viewer:
+        assert 'href="/t/f1?outcome=infra"' in viewer.get_whole("/?outcome=infra").text
+        text = viewer.get("/t/f1").text
+        assert "<b>deadline:</b> too slow" in text
+        assert 'rel="prev" href="/t/1?"' in text
+        assert Trajectory.model_validate_json(viewer.get("/t/f1/raw").text) == failed
+        assert viewer.get("/t/f1/tokens").status == 200
+        assert '<mark class="a">fine</mark>' in viewer.get("/diff?a=1&b=f1").text

@@ -161,16 +161,20 @@ def test_a_question_shows_its_samples_side_by_side(viewer: Viewer, made: Made) -
         ("/?colour=red", 400, "colour: Extra inputs are not permitted"),
         ("/?page=5000", 200, "There is no page 5,000"),
         ("/?q=no+such+words+anywhere", 200, "No trajectory fits these filters"),
-        ("/t/0", 404, "Line 0 is not there"),
-        ("/t/99999", 404, "Line 99,999 is not there"),
-        ("/t/-1", 404, "There is no such line"),
-        ("/t/" + "9" * 5000, 404, "There is no such line"),
+        ("/t/0", 404, "Trajectory 0 is not there"),
+        ("/t/99999", 404, "Trajectory 99999 is not there"),
+        ("/t/-1", 404, "There is no such trajectory"),
+        ("/t/f1", 404, "Trajectory f1 is not there"),
+        ("/t/1%0A", 404, "There is no such trajectory"),
+        ("/t/%D9%A1", 404, "There is no such trajectory"),
+        ("/t/" + "9" * 5000, 404, "There is no such trajectory"),
         ("/t/1/tokens?part=9", 200, "There is no part 9"),
-        ("/t/99999/raw", 404, "Line 99,999 is not there"),
+        ("/t/99999/raw", 404, "Trajectory 99999 is not there"),
         ("/question?id=nobody", 404, "No trajectory has this sample_id"),
         ("/question", 400, "id: Field required"),
         ("/diff?a=1", 400, "b: Field required"),
-        ("/diff?a=1&b=99999", 404, "Line 99,999 is not there"),
+        ("/diff?a=1&b=-1", 400, "b: String should match pattern"),
+        ("/diff?a=1&b=99999", 404, "Trajectory 99999 is not there"),
         ("/nowhere", 404, "There is no such page"),
         ("/docs", 404, "There is no such page"),
         ("/static/../serve.py", 404, "There is no such page"),
@@ -190,5 +194,5 @@ def test_an_unreadable_line_has_a_page_of_its_own(viewer: Viewer, unreadable_lin
     for line in unreadable_lines:
         page = viewer.get(f"/t/{line}")
         assert page.status == 200
-        assert f"Line {line:,} (" in page.text
+        assert f"Line {line} (" in page.text
         assert viewer.get(f"/diff?a={line}&b=1").status == 404
