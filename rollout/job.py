@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import importlib.util
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -81,6 +82,7 @@ async def run_job(job: RolloutJob, engine: Engine, console: Console) -> RunSumma
             `out_dir` with another run.
         InfraError: too many trajectories failed through the infrastructure.
     """
+    _check_libraries()
     check_samples(job.samples)
     tools = load_tools(job.tools_file)
     async with contextlib.AsyncExitStack() as stack:
@@ -129,6 +131,13 @@ async def _fill(
             async for trajectory in trajectories:
                 files.add(trajectory)
                 progress.advance(files.tally)
+
+
+def _check_libraries() -> None:
+    """What only the end of a run needs must not be found missing there."""
+    for name in ("matplotlib", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(f"rollout: {name} is not installed; install it with: pip install 'rollbox[rollout]'")
 
 
 async def _save_tokenizer(engine: Engine, out_dir: Path) -> None:
