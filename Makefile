@@ -29,7 +29,7 @@ setup-verl: $(STAMPS)/verl ## Install verl beside it, for `make test-verl`.
 $(STAMPS)/main: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install $(PIP_FLAGS) $(TORCH)
-	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,demo,view,dev]"
+	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,mcp,demo,view,dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/verl: pyproject.toml constraints.txt
@@ -74,6 +74,7 @@ bench: setup bench-sandbox ## Run the benchmarks.
 	$(VENV)/bin/python bench/load.py
 	$(VENV)/bin/python bench/rollout.py
 	$(VENV)/bin/python bench/parsers.py
+	$(VENV)/bin/python bench/dispatch.py
 
 bench-sandbox: setup
 	$(VENV)/bin/python bench/sandbox.py
