@@ -14,7 +14,7 @@ from rollbox.tools import sandbox_connection
 from rollbox.tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
 from rollbox.tools.python_executor import PythonExecutorTool
 
-from ..sandbox.known_answers import ANSWERS
+from ..sandbox.conformance.known_answers import ANSWERS
 
 NO_OUTPUT = "(The program printed nothing. Use print() to see a value.)"
 
