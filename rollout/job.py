@@ -94,9 +94,8 @@ async def run_job(job: RolloutJob, engine: Engine, console: Console) -> RunSumma
 async def _roll_out(
     job: RolloutJob, engine: Engine, tools: dict[str, BaseTool], files: RunFiles, console: Console
 ) -> RunSummary:
-    loop = RolloutLoop(
-        engine, tools, get_parser(job.parser), job.sampling, job.limits, template_check=job.template_check
-    )
+    parser = get_parser(job.parser, [tool.tool_schema for tool in tools.values()])
+    loop = RolloutLoop(engine, tools, parser, job.sampling, job.limits, template_check=job.template_check)
     await _save_tokenizer(engine, job.out_dir)
     tasks = tasks_of(job.samples, job.n, job.sampling.seed)
     missing = [task for task in tasks if task.trajectory_id not in files.done]

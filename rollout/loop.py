@@ -101,7 +101,7 @@ class RolloutLoop:
                 progress.end_turn(ParsedTurn(content=progress.texts[-1]))
                 full = self._room(progress) <= 0
                 return StopReason.CONTEXT_FULL if full else StopReason.TURN_TRUNCATED
-            parsed = self._parse(progress.texts[-1])
+            parsed = self.parser.parse(progress.texts[-1], think_open=self.template.opens_thinking)
             progress.end_turn(parsed)
             if not parsed.calls and not parsed.problems:
                 return StopReason.ANSWERED
@@ -114,10 +114,6 @@ class RolloutLoop:
             if not self._append(progress, turn, answers):
                 return StopReason.CONTEXT_FULL
         return StopReason.MAX_TURNS
-
-    def _parse(self, text: str) -> ParsedTurn:
-        # Where the prompt opens the thinking, what the model wrote begins inside it.
-        return self.parser.parse(f"<think>{text}" if self.template.opens_thinking else text)
 
     def _room(self, progress: TrajectoryProgress) -> int:
         """Tokens that may still be generated."""

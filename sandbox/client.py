@@ -7,21 +7,26 @@ import io
 import json
 import random
 import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import aiohttp
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ..schemas.errors import ConfigError, ErrorKind, InfraError, OverloadedError, SandboxError, ToolError
+from ..schemas.judge import JudgeLine, JudgeRequest, JudgeResult
 from ..schemas.run import RunRequest, RunResult
+from . import judge_client
 from .bearer import TOKEN_VARIABLE, authorization, check_token, environment_token
 from .container import ContainerServer
 from .embedded import EmbeddedServer
 from .shared_server import SharedServer
 
+T = TypeVar("T")
 _QUEUE_ALLOWANCE_S = 300.0
 _BACKOFF_S, _BACKOFF_MAX_S = 0.1, 5.0
 _SHOWN_CHARS = 200
@@ -131,7 +136,7 @@ class Sandbox:
         """Run a program. Failures of ours are retried until `deadline_s` seconds from now have passed.
 
         Args:
-            deadline_s: None allows the run's own wall limit and five minutes of queue.
+            deadline_s: None allows the run's own wall limits and five minutes of queue.
 
         Raises:
             ToolError: (kind `arguments`) the server refuses the request; the text names the field.
@@ -150,12 +155,62 @@ class Sandbox:
         # Encoding the largest requests takes tenths of a second, which the event loop must not.
         small = len(request.code) + len(request.stdin or "") + sum(map(len, request.files.values())) < _LARGE_CHARS
         body = _encoded(request) if small else await asyncio.to_thread(_encoded, request)
-        allowed_s = request.limits.wall_s + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s
-        deadline = time.monotonic() + allowed_s
+        own_s = request.limits.wall_s + request.limits.compile_wall_s
+        deadline = time.monotonic() + (own_s + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s)
+        return await self._retried(lambda timeout_s: self._run_attempt(body, timeout_s), deadline)
+
+    async def judge(self, request: JudgeRequest, *, deadline_s: float | None = None) -> JudgeResult:
+        """Judge a program by many tests. Failures of ours are retried as in `run`.
+
+        Args:
+            deadline_s: None allows all time limits of the request together, and five minutes of queue.
+
+        Raises:
+            ToolError: (kind `arguments`) the server refuses the request; the text names the field.
+            OverloadedError: the queue stayed full.
+            SandboxError: the server could not be reached, or tests failed through us; no verdict is made of those.
+        """
+        request, body, deadline = await self._judge_body(request, deadline_s)
+
+        async def attempt(timeout_s: float) -> JudgeResult:
+            async with aclosing(self._judge_attempt(body, timeout_s)) as lines:
+                return await judge_client.collected(lines)
+
+        result, _ = await self._retried(attempt, deadline)
+        return result
+
+    async def judge_lines(
+        self, request: JudgeRequest, *, deadline_s: float | None = None
+    ) -> AsyncGenerator[JudgeLine, None]:
+        """The lines of a judging as they come. Closing the iterator ends the judging. Nothing is retried.
+
+        Raises: as `judge`; but tests that failed through us are lines with verdict `infra`.
+        """
+        request, body, deadline = await self._judge_body(request, deadline_s)
+        async with aclosing(self._judge_attempt(body, deadline - time.monotonic())) as lines:
+            async for line in lines:
+                yield line
+
+    async def _judge_body(self, request: JudgeRequest, deadline_s: float | None) -> tuple[JudgeRequest, bytes, float]:
+        if request.idempotency_key is None:
+            request = request.model_copy(update={"idempotency_key": uuid4().hex})
+        allowed_s = judge_client.longest_s(request) + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s
+        return request, await asyncio.to_thread(_encoded, request), time.monotonic() + allowed_s
+
+    async def _judge_attempt(self, body: bytes, timeout_s: float) -> AsyncGenerator[JudgeLine, None]:
+        async with self._response("POST", "/v1/judge", timeout_s, body) as response:
+            if response.status != 200:
+                _raise_for(response.status, dict(response.headers), await response.text(errors="replace"), self.url)
+            async with aclosing(judge_client.parsed(response.content.iter_any(), self.url)) as lines:
+                async for line in lines:
+                    yield line
+
+    async def _retried(self, attempt: Callable[[float], Awaitable[T]], deadline: float) -> tuple[T, int]:
+        """What `attempt` returns, which is given the seconds that are left; and the number of retries."""
         infra_failures = retries = 0
         while True:
             try:
-                return await self._attempt(body, deadline - time.monotonic()), retries
+                return await attempt(deadline - time.monotonic()), retries
             except InfraError as error:
                 infra_failures += not isinstance(error, OverloadedError)
                 pause_s = _pause_s(error, retries)
@@ -165,7 +220,7 @@ class Sandbox:
             await asyncio.sleep(pause_s)
             retries += 1
 
-    async def _attempt(self, body: bytes, timeout_s: float) -> RunResult:
+    async def _run_attempt(self, body: bytes, timeout_s: float) -> RunResult:
         status, headers, text = await self._request("POST", "/v1/run", timeout_s, body)
         if status != 200:
             _raise_for(status, headers, text, self.url)
@@ -191,19 +246,27 @@ class Sandbox:
     async def _request(
         self, method: str, path: str, timeout_s: float, body: bytes | None = None
     ) -> tuple[int, dict[str, str], str]:
+        async with self._response(method, path, timeout_s, body) as response:
+            return response.status, dict(response.headers), await response.text(errors="replace")
+
+    @asynccontextmanager
+    async def _response(
+        self, method: str, path: str, timeout_s: float, body: bytes | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """
+        Raises:
+            SandboxError: the server cannot be reached, or is lost while its answer is read.
+        """
         if self._session is None:
             raise SandboxError("the sandbox client is not open: use `async with`")
         timeout = aiohttp.ClientTimeout(total=max(timeout_s, 0.001))
         headers = {"Content-Type": "application/json"}
+        data = None if body is None else io.BytesIO(body)
         try:
             async with self._session.request(
-                method,
-                self.url + path,
-                data=None if body is None else io.BytesIO(body),
-                headers=headers,
-                timeout=timeout,
+                method, self.url + path, data=data, headers=headers, timeout=timeout
             ) as response:
-                return response.status, dict(response.headers), await response.text(errors="replace")
+                yield response
         except TimeoutError:
             raise SandboxError(f"no answer from {self.url} within {timeout_s:.1f} s") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -229,7 +292,7 @@ def check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _encoded(request: RunRequest) -> bytes:
+def _encoded(request: BaseModel) -> bytes:
     try:
         return request.model_dump_json().encode()
     except ValueError as error:  # pydantic cannot serialise lone surrogates

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
@@ -21,12 +23,14 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
+from ..schemas.judge import JudgeLine, JudgeRequest
 from ..schemas.run import RunLimits, RunRequest, RunResult
 from .access import BearerAuth
 from .batch import BatchLine, BatchRequest, check_each, stream
 from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
-from .job import LANGUAGES
+from .judge.judge import Judge
+from .judge.replay import Replay
 from .metrics import CONTENT_TYPE, Metrics
 from .network import NetworkPolicy
 from .notebook import RunJupyterRequest, RunJupyterResponse
@@ -35,6 +39,7 @@ from .pool import Pool
 from .runs import Runs
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
 from .settings import SandboxSettings
+from .toolchains import Toolchains
 
 _CLIENT_CLOSED_REQUEST = 499
 _LARGE_CHARS = 262_144
@@ -50,7 +55,8 @@ def create_app(
         token: what clients must show on all routes but `/v1/health` and `/v1/ping`; None asks for none.
     """
     app = FastAPI(title="Rollbox sandbox", version=__version__)
-    runs = Runs(pool, settings, Metrics(pool))
+    toolchains = Toolchains()
+    runs = Runs(pool, settings, Metrics(pool), toolchains)
     app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
     if token is not None:
         app.add_middleware(BearerAuth, token=token)  # added last, so it is asked first
@@ -60,9 +66,10 @@ def create_app(
     app.add_exception_handler(Exception, _unexpected)
     _add_run_routes(app, runs)
     _add_notebook_route(app, runs)
-    _add_state_routes(app, pool, settings, layers)
+    _add_judge_route(app, runs)
+    _add_state_routes(app, pool, settings, layers, toolchains)
     _add_metrics_route(app, runs)
-    describe(app, settings)
+    describe(app, settings, toolchains)
     return app
 
 
@@ -95,6 +102,32 @@ def _add_run_routes(app: FastAPI, runs: Runs) -> None:
         return await _json(answer)
 
 
+def _add_judge_route(app: FastAPI, runs: Runs) -> None:
+    judge = Judge(runs)
+    replay = Replay()
+
+    @app.post("/v1/judge", openapi_extra=body_of(JudgeRequest), responses=answers(JudgeLine, "application/x-ndjson"))
+    async def judged(request: Request) -> StreamingResponse:
+        """Judge a program by many tests; answers with a line of JSON for each as it ends."""
+        asked = await read_model(request, JudgeRequest)
+        judge.check(asked)
+        lines = await replay.lines(asked, judge.lines)
+        try:
+            # Until the first line all that goes wrong has a status of its own.
+            first = await while_connected(request, anext(lines))
+        except BaseException:
+            await lines.aclose()
+            raise
+        return StreamingResponse(_after(first, lines), media_type="application/x-ndjson")
+
+
+async def _after(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        async for line in rest:
+            yield line
+
+
 def _add_notebook_route(app: FastAPI, runs: Runs) -> None:
     @app.post("/run_jupyter", openapi_extra=body_of(RunJupyterRequest), responses=answers(RunJupyterResponse))
     async def run_jupyter(request: Request) -> Response:
@@ -118,7 +151,9 @@ def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
         return PlainTextResponse(runs.metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...]) -> None:
+def _add_state_routes(
+    app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...], toolchains: Toolchains
+) -> None:
     @app.get("/v1/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
@@ -131,7 +166,8 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
     async def info() -> dict[str, Any]:
         return {
             "version": __version__,
-            "languages": dict.fromkeys(LANGUAGES, ".".join(map(str, sys.version_info[:3]))),
+            "languages": await toolchains.versions(),
+            "languages_absent": toolchains.absent,
             "packages": pool.packages(),
             "python": ".".join(map(str, sys.version_info[:3])),
             "isolation": list(layers),

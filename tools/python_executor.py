@@ -21,6 +21,7 @@ _ERROR_KINDS = {
     RunStatus.TIMEOUT: ErrorKind.TIMEOUT,
     RunStatus.MEMORY: ErrorKind.MEMORY,
     RunStatus.OUTPUT_LIMIT: ErrorKind.OUTPUT_LIMIT,
+    RunStatus.COMPILE_ERROR: ErrorKind.USER_CODE,
 }
 
 
@@ -95,7 +96,7 @@ class PythonExecutorTool(BaseTool):
             "truncated": result.stdout_truncated or result.stderr_truncated,
         }
         if result.status is not RunStatus.OK:
-            metrics |= {"error_kind": _ERROR_KINDS[result.status], "error": _last_line(result)}
+            metrics |= {"error_kind": error_kind(result), "error": _last_line(result)}
         return ToolResponse(text=describe(result, self.config)), 0.0, metrics
 
     async def aclose(self) -> None:
@@ -123,6 +124,11 @@ class PythonExecutorTool(BaseTool):
             raise ToolError(f"Wrong arguments: 'code': {error.errors()[0]['msg']}.", ErrorKind.ARGUMENTS) from error
 
 
+def error_kind(result: RunResult) -> ErrorKind:
+    """The kind of a run that did not end well."""
+    return _ERROR_KINDS[result.status]
+
+
 def describe(result: RunResult, config: PythonExecutorConfig) -> str:
     """What the model reads: the output, then for a failure what went wrong in its own lines."""
     parts = [result.stdout.rstrip()]
@@ -135,6 +141,8 @@ def describe(result: RunResult, config: PythonExecutorConfig) -> str:
             parts.append(f"Timed out after {config.timeout_sec:g} s.")
         case RunStatus.MEMORY:
             parts.append(f"Out of memory: the limit is {config.memory_mb} MiB.")
+        case RunStatus.COMPILE_ERROR if result.compile is not None:
+            parts.append(f"The program could not be compiled.\n{result.compile.stderr.strip()}")
         case RunStatus.OUTPUT_LIMIT:
             parts.append("Stopped: the program printed far too much.")
     if result.hint:

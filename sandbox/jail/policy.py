@@ -14,7 +14,8 @@ PROGRAM_NAME = "main.py"
 # --- what is visible -------------------------------------------------------------------------------------------------
 
 READ_ONLY = ("/usr",)
-READ_ONLY_IF_PRESENT = ("/etc/ld.so.cache", "/etc/alternatives")
+READ_ONLY_IF_PRESENT = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/java-*-openjdk")
+"""Patterns. Java keeps there what it needs to start, and `/usr` only links to it."""
 SYSTEM_DIRS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Links into /usr on most systems: copied as links there, bound where they are folders."""
 
