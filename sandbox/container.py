@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,9 @@ from .container_options import OWNER_LABEL, container_options, service
 _START_S = 60.0
 _STOP_S = 40.0
 _POLL_S = 0.05
-_LOG_LINES = 20
+_LOG_BYTES = 4000
+_LOG_S = 5.0
+_CONFLICT = 409
 _PORT = "8080/tcp"
 _LIFELINE_FD = 0
 
@@ -51,6 +55,8 @@ class ContainerServer:
         self._client: Any = None
         self._container = ""
         self._stdin: Any = None
+        self._reader: threading.Thread | None = None
+        self._said = b""
 
     @property
     def pid(self) -> int:
@@ -88,6 +94,10 @@ class ContainerServer:
             self._container = self._client.create_container(**options, labels={OWNER_LABEL: owner()})["Id"]
             # Attached before the start, so that there is no moment without a lifeline.
             self._stdin = self._client.attach_socket(self._container, params={"stdin": 1, "stream": 1})
+            output = self._client.attach(self._container, stdout=True, stderr=True, stream=True)
+            # A container that has ended is gone, and its log with it.
+            self._reader = threading.Thread(target=self._read, args=(output,), daemon=True)
+            self._reader.start()
             self._client.start(self._container)
             ports = self._client.inspect_container(self._container)["NetworkSettings"]["Ports"]
         except errors.ImageNotFound:
@@ -121,14 +131,20 @@ class ContainerServer:
                 await asyncio.sleep(_POLL_S)
 
     def _is_running(self) -> bool:
-        return bool(self._client.inspect_container(self._container)["State"]["Running"])
+        try:
+            return bool(self._client.inspect_container(self._container)["State"]["Running"])
+        except self._docker.errors.NotFound:
+            return False
+
+    def _read(self, output: Iterator[bytes]) -> None:
+        with suppress(OSError, self._docker.errors.DockerException):
+            for part in output:
+                self._said = (self._said + part)[-_LOG_BYTES:]
 
     def _log(self) -> str:
-        try:
-            text: bytes = self._client.logs(self._container, tail=_LOG_LINES)
-        except (self._docker.errors.DockerException, OSError):
-            return "its log cannot be read"
-        return text.decode(errors="backslashreplace").strip()
+        if self._reader is not None:
+            self._reader.join(_LOG_S)
+        return self._said.decode(errors="backslashreplace").strip()
 
     async def stop(self) -> None:
         """End it and remove it. Safe to call again."""
@@ -141,8 +157,7 @@ class ContainerServer:
         if stdin is not None:
             stdin.close()
         if container:
-            with suppress(self._docker.errors.NotFound):
-                client.remove_container(container, force=True, v=True)
+            _remove(client, container)
         if client is not None:
             client.close()
 
@@ -166,5 +181,19 @@ def _reap_orphans(client: Any) -> None:
     for container in client.containers(all=True, filters={"label": OWNER_LABEL}):
         their_boot, pid, started = container["Labels"][OWNER_LABEL].split()
         if their_boot == boot and _start_of(int(pid)) != started:
-            with suppress(Exception):  # another process removes it too, or it has just ended
-                client.remove_container(container["Id"], force=True, v=True)
+            _remove(client, container["Id"])
+
+
+def _remove(client: Any, container: str) -> None:
+    """Remove a container and wait until it is gone; it may be ending by itself at the same time."""
+    from docker.errors import APIError, NotFound
+
+    try:
+        client.remove_container(container, force=True, v=True)
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code != _CONFLICT:
+            raise
+    with suppress(NotFound):
+        client.wait(container, condition="removed", timeout=_STOP_S)
