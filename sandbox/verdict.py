@@ -8,6 +8,7 @@ import math
 import os
 import re
 import signal
+from functools import partial
 
 from ..schemas.run import RunRequest, RunResult, RunStatus
 from .capture import Capture
@@ -33,9 +34,9 @@ async def judged(
     command: Command | None = None,
 ) -> RunResult:
     """`judge`, without holding up the event loop for the largest outputs."""
-    if stdout.kept_bytes + stderr.kept_bytes < _LARGE_BYTES:
-        return judge(request, limits, outcome, stdout, stderr, asked_s=asked_s, command=command)
-    return await asyncio.to_thread(judge, request, limits, outcome, stdout, stderr, asked_s=asked_s, command=command)
+    build = partial(judge, request, limits, outcome, stdout, stderr, asked_s=asked_s, command=command)
+    large = stdout.kept_bytes + stderr.kept_bytes >= _LARGE_BYTES
+    return await asyncio.to_thread(build) if large else build()
 
 
 def judge(

@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -37,18 +38,18 @@ class Compose:
 @pytest.fixture(scope="session")
 def docker_env() -> Iterator[dict[str, str]]:
     """Variables that reach an engine which has the image; also set for this process, for the SDK."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         try:
-            with engine() as env:
-                ensure_base(env)
-                build(env, IMAGE)
-                for name, value in env.items():
-                    patch.setenv(name, value)
-                yield env
+            env = stack.enter_context(engine())
         except NoEngineError as error:
             if os.environ.get("CI"):
                 pytest.fail(f"the container's tests must run here, and there is no Docker engine: {error}")
             pytest.skip(str(error))
+        ensure_base(env)
+        build(env, IMAGE)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        yield env
 
 
 @pytest.fixture(scope="session")

@@ -113,7 +113,7 @@ class BrokenPool:
     ) -> None:
         pass
 
-    async def run(self, request: RunRequest) -> RunResult:
+    async def run(self, request: RunRequest, *_: object) -> RunResult:
         raise self._error
 
     def info(self) -> PoolInfo:
