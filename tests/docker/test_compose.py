@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -179,7 +180,7 @@ async def test_packages_by_argument_and_by_file(compose: Compose, tmp_path: Path
 
 def test_the_image_alone_asks_for_a_token(compose: Compose) -> None:
     command = ["docker", "run", "--rm", IMAGE]
-    done = subprocess.run(command, env={**compose.env}, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**os.environ, **compose.env}, capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert "can be reached from other machines, and no token is set" in done.stderr
 
