@@ -15,8 +15,11 @@ from rollbox.rollout.chat_template import Tokenizer
 from rollbox.schemas.errors import EngineError
 from rollbox.schemas.generation import SamplingParams, TokenOutput
 
+from .docker.fixtures import compose, container, docker_env
+
 # The tests of tests/verl run in an environment of their own (`make test-verl`).
 collect_ignore = [] if importlib.util.find_spec("verl") else ["verl"]
+__all__ = ["compose", "container", "docker_env"]  # fixtures of the suites that run on the container too
 CASES_FILE = Path(__file__).parent / "cases" / "cases.yaml"
 
 
