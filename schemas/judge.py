@@ -33,7 +33,7 @@ class CallTest(BaseModel):
             values that will do.
     """
 
-    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(extra="forbid")
 
     function: str = Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     arguments: list[JsonValue] = Field(default_factory=list)
@@ -124,7 +124,8 @@ class JudgeRequest(BaseModel):
         idempotency_key: a repeated key gets the first answer for ten minutes.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    # Python's own JSON, with NaN and Infinity: pydantic would send null in their place.
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
     code: str = Field(max_length=MAX_CODE_CHARS)
     language: str = Field(default="python", max_length=64)

@@ -15,10 +15,7 @@ def _call():
     def plain(value):
         if hasattr(value, "tolist"):
             return value.tolist()
-        try:
-            return list(value)
-        except TypeError:
-            raise TypeError(f"{function} returned a {type(value).__name__}, which JSON cannot hold") from None
+        return list(value)
 
     write, dumps, dup2, open_file = os.write, json.dumps, os.dup2, os.open
     answer = os.dup(1)
@@ -37,7 +34,11 @@ def _call():
         called = getattr(names["Solution"](), function, None)
     if called is None:
         raise NameError(f"the program has neither a function {function!r} nor a class Solution with such a method")
-    text = dumps(called(*arguments, **keyword_arguments), default=plain).encode()
+    value = called(*arguments, **keyword_arguments)
+    try:
+        text = dumps(value, default=plain).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{function} returned what JSON cannot hold: {error}") from None
     while text:
         text = text[write(answer, text):]
 
