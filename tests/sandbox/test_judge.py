@@ -194,6 +194,8 @@ async def test_comparisons(judge: Judged, comparison: dict[str, Any], verdicts: 
         "import sys\nprint('printed')\ndef add(a, b):\n    print('more', file=sys.stdout)\n    return a + b",
         "from dataclasses import dataclass\n@dataclass\nclass P:\n    n: 'int'\ndef add(a, b): return P(a + b).n",
         "import numpy as np\ndef add(a, b): return np.asarray(a) + np.asarray(b)",
+        "class Solution:\n    def add(self, a: List[int], b: Any):\n        return sum(deque([a, b])) if inf else 0",
+        "def pow(a, b): return a + b\ndef add(a, b): return pow(a, b) + abs(-1) - sum([1])",
     ],
 )
 async def test_a_function_is_called(judge: Judged, code: str) -> None:
@@ -205,6 +207,15 @@ async def test_a_function_is_called(judge: Judged, code: str) -> None:
     result = await judge(code, tests)
     assert _verdicts(result) == ["accepted", "accepted", "wrong_answer"], result
     assert result.tests[0].stdout == "7"
+
+
+async def test_a_granted_name_is_not_the_programs_own(judge: Judged) -> None:
+    tests = [{"function": "sqrt", "arguments": [4], "expected": 2}]
+    for code in ("print(sqrt(4))", "import math\nprint(math.sqrt(4))"):
+        result = await judge(code, tests)
+        assert result.verdict == "runtime_error", code
+    own = await judge("from math import sqrt as root\ndef sqrt(n): return root(n)", tests)
+    assert own.verdict == "accepted"
 
 
 @pytest.mark.parametrize(
@@ -233,7 +244,7 @@ async def test_values_cross_as_json(judge: Judged, returned: str, expected: Any,
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("def g(): pass", "neither a function 'f' nor a class Solution"),
+        ("def g(): f.x", "neither a function 'f' nor a class Solution"),
         ("class Solution:\n    def g(self): pass", "neither a function 'f' nor a class Solution"),
         ("def f(): return object()", "f returned what JSON cannot hold"),
         ("def f(): 1 / 0", 'main.py", line 1, in f\n'),
@@ -490,6 +501,9 @@ async def test_requests_from_in_outs(sandbox: Sandbox) -> None:
         "inputs": ["3\n4", "[1]\n[2]\n", '"a"\n"b"', [3, 4], [[1], [2]], ["7", ""]],
         "outputs": ["7", "[1, 2]", "ab", [7], [[1, 2]], "7"],
     }
+    asserts = {"assert_case": ["assert f(2) == 4", "assert f(2) == 5", "print('any')"]}
+    asserted = await sandbox.judge(JudgeRequest.from_in_outs("def f(n): return 2 * n", asserts))
+    assert _verdicts(asserted) == ["accepted", "runtime_error", "accepted"]
     calls = JudgeRequest.from_in_outs("class Solution:\n    def f(self, a, b): return a + b", in_outs, client="c")
     result = await sandbox.judge(calls)
     assert (result.passed, calls.client) == (6, "c"), result
