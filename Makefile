@@ -29,7 +29,7 @@ setup-verl: $(STAMPS)/verl ## Install verl beside it, for `make test-verl`.
 $(STAMPS)/main: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install $(PIP_FLAGS) $(TORCH)
-	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,demo,dev]"
+	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,demo,view,dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/verl: pyproject.toml constraints.txt
@@ -72,6 +72,8 @@ format: setup
 bench: setup bench-sandbox ## Run the benchmarks.
 	$(VENV)/bin/python bench/calculator.py
 	$(VENV)/bin/python bench/load.py
+	$(VENV)/bin/python bench/rollout.py
+	$(VENV)/bin/python bench/parsers.py
 
 bench-sandbox: setup
 	$(VENV)/bin/python bench/sandbox.py

@@ -21,6 +21,7 @@ from ..schemas.errors import ConfigError, ErrorKind, InfraError, OverloadedError
 from ..schemas.judge import JudgeLine, JudgeRequest, JudgeResult
 from ..schemas.run import RunRequest, RunResult
 from . import judge_client
+from .bearer import TOKEN_VARIABLE, authorization, check_token, environment_token
 from .embedded import EmbeddedServer
 from .shared_server import SharedServer
 
@@ -37,25 +38,33 @@ class Sandbox:
     Build one with `connect` or `embedded`.
     """
 
-    def __init__(self, url: str | None, server: EmbeddedServer | SharedServer | None, max_retries: int) -> None:
+    def __init__(
+        self,
+        url: str | None,
+        server: EmbeddedServer | SharedServer | None,
+        max_retries: int,
+        token: str | None = None,
+    ) -> None:
         self._url = url
         self._server = server
         self._max_retries = max_retries
+        self._token = environment_token() if token is None else check_token(token, "token")
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
-    def connect(cls, url: str, *, max_retries: int = 5) -> Self:
+    def connect(cls, url: str, *, max_retries: int = 5, token: str | None = None) -> Self:
         """A server that runs already.
 
         Args:
             url: such as `http://127.0.0.1:8080`.
             max_retries: attempts after the first when the server fails or cannot be reached. A full queue is retried
                 until the deadline.
+            token: what the server asks for; None takes it from the variable ROLLBOX_SANDBOX_TOKEN, where that is set.
 
         Raises:
-            ConfigError: `url` is not an HTTP address.
+            ConfigError: `url` is not an HTTP address, or the token cannot be sent.
         """
-        return cls(check_url(url), None, max_retries)
+        return cls(check_url(url), None, max_retries, token)
 
     @classmethod
     def embedded(cls, *, max_retries: int = 5, shared: bool = True, **settings: Any) -> Self:
@@ -92,7 +101,9 @@ class Sandbox:
         if self._server is not None:
             self._url = await self._server.start()
         # No limit of our own: the server's queue is the one place where requests wait.
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), headers=authorization(self._token)
+        )
         return self
 
     async def __aexit__(
@@ -113,6 +124,7 @@ class Sandbox:
 
         Raises:
             ToolError: (kind `arguments`) the server refuses the request; the text names the field.
+            ConfigError: the server asks for another token.
             OverloadedError: the queue stayed full. `retries` says how often it was tried again.
             SandboxError: the server could not be reached or could not run the code. `retries` as above.
         """
@@ -281,6 +293,11 @@ def _pause_s(error: InfraError, retries: int) -> float:
 
 def _raise_for(status: int, headers: dict[str, str], text: str, url: str) -> NoReturn:
     detail = str((_object(text) or {}).get("detail", "")) or _shown(text)
+    if status == 401:
+        raise ConfigError(
+            f"{url} asks for a token{detail and f': {detail}'}; pass `token` (`sandbox_token` of a tool), or set "
+            f"the variable {TOKEN_VARIABLE}"
+        )
     if status in (413, 422):
         raise ToolError(detail, ErrorKind.ARGUMENTS)
     if status == 429:

@@ -28,9 +28,10 @@ class ErrorAnswer(BaseModel):
 
 
 _ERRORS = {
+    401: "The server has a token, and the request does not show it",
     413: "The body is larger than the server accepts",
     422: "The request is at fault",
-    429: "All slots are busy and the queue is full; Retry-After says when to come back",
+    429: "The queue is full, or the client has too many runs; Retry-After says when to come back",
     500: "Unexpected error",
     503: "The sandbox failed",
     504: "On /run_code, in place of 429: the code that SandboxFusion's clients try again",

@@ -24,7 +24,7 @@ from .jail.frames import Job
 from .job import encoded, is_large, job_limits, program_content, program_name
 from .launch import Launch, memory_file
 from .pool import PoolInfo, check_python
-from .verdict import judge
+from .verdict import judged
 
 _SETUP_GRACE_S = 30.0
 
@@ -105,7 +105,7 @@ class ProcessPool:
             report = await launch.report(limits["wall_s"] + _SETUP_GRACE_S)
         if "outcome" not in report:
             raise explained(report.get("failure"))
-        return judge(request, limits, report["outcome"], stdout, stderr, asked_s=asked_s, command=command)
+        return await judged(request, limits, report["outcome"], stdout, stderr, asked_s=asked_s, command=command)
 
     def _job(self, request: RunRequest, command: Command | None, code_object: bytes) -> Job:
         program = program_name(request, command)

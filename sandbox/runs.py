@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..schemas.errors import RollboxError
 from ..schemas.run import RunRequest, RunResult
+from .client_cap import ClientCap
 from .idempotency import Idempotency
 from .metrics import Metrics
 from .network import NetworkPolicy
@@ -19,16 +20,17 @@ class Runs:
     def __init__(self, pool: Pool, settings: SandboxSettings, metrics: Metrics, toolchains: Toolchains) -> None:
         self.metrics = metrics
         self.programs = Programs(pool, settings, toolchains)
-        self.at_a_time = 2 * settings.slots
+        self.at_a_time = min(2 * settings.slots, settings.max_per_client or 2 * settings.slots)
         """How many runs of one batch may wait or run at a time."""
         self._network = NetworkPolicy(settings.allow_hosts)
         self._idempotency = Idempotency()
+        self._cap = ClientCap(settings.max_per_client)
 
     async def run(self, request: RunRequest) -> RunResult:
         """
         Raises:
             ToolError: (kind `arguments`) it asks for more than this server gives, or cannot be served as it is.
-            OverloadedError: the queue is full.
+            OverloadedError: the queue is full, or the client has as many runs as it may.
             SandboxError: the program could not be run.
         """
         try:
@@ -41,7 +43,8 @@ class Runs:
             raise
 
     async def _counted(self, request: RunRequest) -> RunResult:
-        result = await self.programs.run(request)
+        with self._cap.hold(request.client):
+            result = await self.programs.run(request)
         self.metrics.count(result)
         return result
 

@@ -1,7 +1,8 @@
 """The HTTP server of the sandbox. `create_app` builds it around a ready pool; `serve` runs it.
 
 HTTP 200 means that the program ran: its own failure is in the result. Other answers are JSON objects with `kind`
-(an ErrorKind) and `detail` (a sentence): 422 and 413 the request is at fault, 429 the queue is full, 503 ours.
+(an ErrorKind) and `detail` (a sentence): 422 and 413 the request is at fault, 401 it shows no token, 429 the queue is
+full or the client has too many runs, 503 ours.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .. import __version__
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
 from ..schemas.judge import JudgeLine, JudgeRequest
 from ..schemas.run import RunLimits, RunRequest, RunResult
+from .access import BearerAuth
 from .batch import BatchLine, BatchRequest, check_each, stream
 from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
@@ -43,16 +45,21 @@ _CLIENT_CLOSED_REQUEST = 499
 _LARGE_CHARS = 262_144
 
 
-def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = ()) -> FastAPI:
+def create_app(
+    pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = (), token: str | None = None
+) -> FastAPI:
     """The sandbox's HTTP interface to `pool`, which must be open and stay so.
 
     Args:
         layers: names of the isolation layers that were verified, for `/v1/info`.
+        token: what clients must show on all routes but `/v1/health` and `/v1/ping`; None asks for none.
     """
     app = FastAPI(title="Rollbox sandbox", version=__version__)
     toolchains = Toolchains()
     runs = Runs(pool, settings, Metrics(pool), toolchains)
     app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
+    if token is not None:
+        app.add_middleware(BearerAuth, token=token)  # added last, so it is asked first
     app.add_exception_handler(RollboxError, _rollbox_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientGoneError, _client_gone)
@@ -167,6 +174,7 @@ def _add_state_routes(
             "pool": asdict(pool.info()),
             "allowed_hosts": NetworkPolicy(settings.allow_hosts).names,
             "default_limits": RunLimits().model_dump(),
+            "max_per_client": settings.max_per_client,
             "max_wall_s": settings.max_wall_s,
             "max_memory_mb": settings.max_memory_mb,
             "max_body_mb": settings.max_body_mb,
@@ -175,7 +183,8 @@ def _add_state_routes(
 
 async def _json(answer: BaseModel) -> Response:
     files: dict[str, str] = getattr(answer, "files", {})
-    large = sum(map(len, files.values())) > _LARGE_CHARS
+    texts = (getattr(answer, "stdout", ""), getattr(answer, "stderr", ""))
+    large = sum(map(len, (*texts, *files.values()))) > _LARGE_CHARS
     text = await asyncio.to_thread(answer.model_dump_json) if large else answer.model_dump_json()
     return Response(text, media_type="application/json")
 

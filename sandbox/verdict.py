@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import math
 import os
 import re
 import signal
+from functools import partial
 
 from ..schemas.run import RunRequest, RunResult, RunStatus
 from .capture import Capture
@@ -18,7 +20,24 @@ _MEMORY_ERROR = re.compile(r"(?:\w+\.)*_?\w*MemoryError\b")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _OWN_LINE = re.compile(rf'^  File "{policy.WORK_DIR}/_*main\.py", line (\d+)', re.MULTILINE)
 _BY_ITSELF = (RunStatus.OK, RunStatus.ERROR)
+_LARGE_BYTES = 262_144
 _BY_REASON = {"wall": RunStatus.TIMEOUT, "memory": RunStatus.MEMORY, "server": RunStatus.OUTPUT_LIMIT}
+
+
+async def judged(
+    request: RunRequest,
+    limits: JobLimits,
+    outcome: Outcome,
+    stdout: Capture,
+    stderr: Capture,
+    *,
+    asked_s: float,
+    command: Command | None = None,
+) -> RunResult:
+    """`judge`, without holding up the event loop for the largest outputs."""
+    build = partial(judge, request, limits, outcome, stdout, stderr, asked_s=asked_s, command=command)
+    large = stdout.kept_bytes + stderr.kept_bytes >= _LARGE_BYTES
+    return await asyncio.to_thread(build) if large else build()
 
 
 def judge(

@@ -27,7 +27,7 @@ from .launch import memory_file
 from .network import NO_NETWORK, Forwarding, NetworkPolicy
 from .pool import PoolInfo, check_python, installed
 from .tier import Tier
-from .verdict import judge
+from .verdict import judged
 from .zygote import JailParts
 
 # A zygote's own memory counts against a program's limit: one with less room than this starts an interpreter of its own.
@@ -145,7 +145,7 @@ class ZygotePool:
                 wall_s=limits["wall_s"],
                 on_doors=None if forwarding is None else forwarding.serve,
             )
-        return judge(request, limits, outcome, stdout, stderr, asked_s=asked_s, command=command)
+        return await judged(request, limits, outcome, stdout, stderr, asked_s=asked_s, command=command)
 
     def _tier(self, request: RunRequest) -> tuple[Tier, bool]:
         """The tier for a request, and whether its memory limit leaves no room for what a zygote holds."""

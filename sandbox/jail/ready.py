@@ -81,6 +81,8 @@ def _prepare(job_fd: int, start: int, stdout: int, stderr: int, kit: Kit) -> Non
     syscalls.set_dumpable(True)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
+    # Flags and locks belong to an open file, not to a descriptor: the zygote's /dev/null would carry them on.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     # By way of high ones: the places may be taken by each other.
     job_fd, start = os.dup(job_fd), os.dup(start)
     os.dup2(job_fd, _JOB_FD, False)
@@ -121,7 +123,7 @@ def _lock_up(job: SlotJob, kit: Kit) -> None:
     work_dir.write_program(job["program"], job["code"], job["executable"])
     if job["files"]:
         work_dir.write_files(job["files"])
-    if job["stdin"] is not None:  # else it stays /dev/null, from the zygote
+    if job["stdin"] is not None:  # else it stays /dev/null
         _attach_stdin(job["stdin"])
     # One more than the program: init.
     set_limits(limits, 1, kit.inherited_limits)
