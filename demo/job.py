@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +10,10 @@ from rich.progress import Progress
 
 from .. import tools_config
 from ..rollout.data import load_samples
-from ..rollout.engines.base import Engine
-from ..rollout.engines.completions import CompletionsEngine
-from ..rollout.engines.huggingface import HuggingFaceEngine
+from ..rollout.engines.base import AnyEngine
+from ..rollout.engines.registry import get_engine
 from ..rollout.loop import RolloutLimits
 from ..rollout.report.summary import RunSummary
-from ..schemas.errors import ConfigError
 from ..schemas.generation import SamplingParams
 from ..schemas.trajectory import Sample
 from .gsm8k import SAMPLE_FILE, few_shot_samples
@@ -43,6 +40,7 @@ class DemoOptions:
     temperature: float = 0.0
     max_tokens: int = 256
     concurrency: int = 64
+    engine: str | None = None
 
 
 async def run_demo(options: DemoOptions, console: Console) -> RunSummary:
@@ -87,15 +85,10 @@ def _demo_run(options: DemoOptions, title: str, samples: list[Sample]) -> DemoRu
     )
 
 
-def _engine(options: DemoOptions, own_model: Path | None) -> Engine:
-    if options.model is not None and "://" in options.model:
-        if options.tokenizer is None:
-            raise ConfigError("--tokenizer: needed with an address as --model: the prompt is rendered on this side")
-        return CompletionsEngine(options.model, options.tokenizer, api_key=os.environ.get("OPENAI_API_KEY"))
-    if options.model is not None:
-        return HuggingFaceEngine(options.model)
-    assert own_model is not None
-    return HuggingFaceEngine(own_model)
+def _engine(options: DemoOptions, own_model: Path | None) -> AnyEngine:
+    model = options.model or own_model
+    assert model is not None
+    return get_engine(model, options.engine, tokenizer_dir=options.tokenizer)
 
 
 def _taught_model(console: Console) -> Path:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..rewards.registry import check_samples
 from ..rewards.trajectory import score_trajectory
-from ..rollout.engines.base import Engine
+from ..rollout.engines.base import AnyEngine
 from ..rollout.loop import RolloutLimits, RolloutLoop
 from ..rollout.parsers import get_parser
 from ..rollout.report.files import RunFiles
@@ -44,7 +44,7 @@ class DemoRun:
     limits: RolloutLimits = field(default_factory=RolloutLimits)
 
 
-async def run(demo: DemoRun, engine: Engine, console: Console) -> RunSummary:
+async def run(demo: DemoRun, engine: AnyEngine, console: Console) -> RunSummary:
     """Roll out every sample and write the files.
 
     Raises:
@@ -60,7 +60,7 @@ async def run(demo: DemoRun, engine: Engine, console: Console) -> RunSummary:
         return await _roll_out(demo, engine, tools, console)
 
 
-async def _roll_out(demo: DemoRun, engine: Engine, tools: dict[str, BaseTool], console: Console) -> RunSummary:
+async def _roll_out(demo: DemoRun, engine: AnyEngine, tools: dict[str, BaseTool], console: Console) -> RunSummary:
     loop = RolloutLoop(engine, tools, get_parser(demo.parser), demo.sampling, demo.limits)
     started = time.perf_counter()
     with RunFiles(demo.out_dir) as files, _progress(console) as progress:

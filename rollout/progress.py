@@ -28,6 +28,7 @@ class TrajectoryProgress:
     records: list[CallRecord] = field(default_factory=list)
     tool_rewards: dict[str, float] = field(default_factory=dict)
     draft_calls: int = 0
+    token_exact: bool = True
     error: str | None = None
     timing: Timing = field(default_factory=Timing)
     started: float = field(default_factory=time.perf_counter)
@@ -88,6 +89,7 @@ class TrajectoryProgress:
             tool_rewards=self.tool_rewards,
             stop_reason=stop_reason,
             draft_calls=self.draft_calls,
+            token_exact=self.token_exact,
             infra_failed=infra_failed,
             error=self.error,
             timing=self.timing,
