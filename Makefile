@@ -32,7 +32,7 @@ setup-vllm: $(STAMPS)/vllm ## Install vLLM for the CPU beside it, for `make test
 $(STAMPS)/main: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install $(PIP_FLAGS) $(TORCH)
-	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,demo,dev]"
+	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,demo,view,dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/verl: pyproject.toml constraints.txt
@@ -86,6 +86,8 @@ format: setup
 bench: setup bench-sandbox ## Run the benchmarks.
 	$(VENV)/bin/python bench/calculator.py
 	$(VENV)/bin/python bench/load.py
+	$(VENV)/bin/python bench/rollout.py
+	$(VENV)/bin/python bench/parsers.py
 
 bench-sandbox: setup
 	$(VENV)/bin/python bench/sandbox.py

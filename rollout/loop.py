@@ -15,7 +15,7 @@ from ..schemas.generation import FinishReason, SamplingParams, TokenOutput
 from ..schemas.trajectory import Sample, StopReason, Trajectory
 from ..tools.base import BaseTool
 from ..tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
-from .chat_template import ChatTemplate
+from .chat_template import ChatTemplate, Check
 from .engines.base import AnyEngine, ChatEngine, ChatReply
 from .parsers import ParsedTurn, ToolCallParser
 from .progress import TrajectoryProgress
@@ -55,6 +55,8 @@ class RolloutLoop:
         parser: ToolCallParser,
         sampling: SamplingParams | None = None,
         limits: RolloutLimits | None = None,
+        *,
+        template_check: Check = "strict",
     ) -> None:
         self.engine = engine
         self.tools = tools
@@ -62,16 +64,21 @@ class RolloutLoop:
         self.sampling = sampling or SamplingParams()
         self.limits = limits or RolloutLimits()
         schemas = [tool.tool_schema for tool in tools.values()]
-        token_exact = not isinstance(engine, ChatEngine)
-        self.template = ChatTemplate(engine.tokenizer, schemas, check="strict" if token_exact else "off")
+        self._token_exact = not isinstance(engine, ChatEngine)
+        check = template_check if self._token_exact else "off"
+        self.template = ChatTemplate(engine.tokenizer, schemas, check=check)
         self._tool_dicts = [schema.as_template_dict() for schema in schemas]
         self._validators = make_validators(tools)
 
-    async def run(self, sample: Sample, trajectory_id: str | None = None) -> Trajectory:
-        """Roll out one sample. A fault of ours ends in `infra_failed`, not in an exception."""
+    async def run(self, sample: Sample, trajectory_id: str | None = None, *, seed: int | None = None) -> Trajectory:
+        """Roll out one sample. A fault of ours ends in `infra_failed`, not in an exception.
+
+        Args:
+            seed: in place of the sampling's own. Each turn adds its number to it.
+        """
         prompt_ids = self.template.prompt_ids(sample.messages)
-        progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids)
-        progress.token_exact = not isinstance(self.engine, ChatEngine)
+        seed = self.sampling.seed if seed is None else seed
+        progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids, seed, self._token_exact)
         async with TrajectoryTools(
             self.tools, self._validators, progress.trajectory_id, sample.tools_kwargs, self.limits.dispatch
         ) as session:
@@ -100,7 +107,8 @@ class RolloutLoop:
                 progress.end_turn(ParsedTurn(content=progress.texts[-1]))
                 full = self._room(progress) <= 0
                 return StopReason.CONTEXT_FULL if full else StopReason.TURN_TRUNCATED
-            parsed = parsed or self._parse(progress.texts[-1])
+            if parsed is None:
+                parsed = self.parser.parse(progress.texts[-1], think_open=self.template.opens_thinking)
             progress.end_turn(parsed)
             if not parsed.calls and not parsed.problems:
                 return StopReason.ANSWERED
@@ -114,10 +122,6 @@ class RolloutLoop:
                 return StopReason.CONTEXT_FULL
         return StopReason.MAX_TURNS
 
-    def _parse(self, text: str) -> ParsedTurn:
-        # Where the prompt opens the thinking, what the model wrote begins inside it.
-        return self.parser.parse(f"<think>{text}" if self.template.opens_thinking else text)
-
     def _room(self, progress: TrajectoryProgress) -> int:
         """Tokens that may still be generated."""
         used = len(progress.conversation.response_ids)
@@ -128,7 +132,7 @@ class RolloutLoop:
     ) -> tuple[FinishReason, ParsedTurn | None]:
         """Add a turn; also returns it taken apart where a chat server has done that."""
         max_tokens = min(self.sampling.max_tokens, room)
-        seed = None if self.sampling.seed is None else self.sampling.seed + turn
+        seed = None if progress.seed is None else progress.seed + turn
         sampling = self.sampling.model_copy(update={"max_tokens": max_tokens, "seed": seed})
         started = time.perf_counter()
         parsed = None

@@ -22,13 +22,14 @@ class TrajectoryProgress:
     trajectory_id: str
     sample: Sample
     prompt_ids: list[int]
+    seed: int | None = None
+    token_exact: bool = True
     conversation: Conversation = field(init=False)
     messages: list[dict[str, Any]] = field(init=False)
     texts: list[str] = field(default_factory=list)
     records: list[CallRecord] = field(default_factory=list)
     tool_rewards: dict[str, float] = field(default_factory=dict)
     draft_calls: int = 0
-    token_exact: bool = True
     error: str | None = None
     timing: Timing = field(default_factory=Timing)
     started: float = field(default_factory=time.perf_counter)

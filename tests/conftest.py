@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +18,11 @@ from rollbox.schemas.generation import SamplingParams, TokenOutput
 # These run in environments of their own (`make test-verl`, `make test-vllm`).
 collect_ignore = [name for name in ("verl", "vllm") if importlib.util.find_spec(name) is None]
 CASES_FILE = Path(__file__).parent / "cases" / "cases.yaml"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    help_text = "address of a sandbox server to run the adversarial and conformance suites against, and nothing else"
+    parser.addoption("--sandbox-url", default=os.environ.get("ROLLBOX_TEST_SANDBOX_URL", ""), help=help_text)
 
 
 @pytest.fixture(scope="session")
