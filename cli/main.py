@@ -11,6 +11,7 @@ from .demo import demo, demo_gsm8k
 from .rollout import rollout
 from .serve import serve
 from .tools import tools
+from .view import view
 
 app = typer.Typer(
     name="rollbox",
@@ -24,6 +25,7 @@ app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
 app.add_typer(tools)
+app.command()(view)
 
 EXIT_CONFIG = 2
 EXIT_FAILED = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..sandbox.client import Sandbox
 from .sandbox_fleet import SandboxFleet
 
-EMBEDDED = "embedded"
+EMBEDDED, CONTAINER = "embedded", "docker"
 SEPARATOR = ","
 """Between the addresses of several servers that serve as one."""
 
@@ -23,12 +23,12 @@ _open: dict[tuple[asyncio.AbstractEventLoop, str, str | None], _Shared] = {}
 
 
 async def acquire(url: str, token: str | None = None) -> Sandbox | SandboxFleet:
-    """The connection to `url`, or for `embedded` to a server of this machine's own, started at first use.
+    """The connection to `url`, or for `embedded` and `docker` to a server that is started at first use.
 
     Several addresses with commas between them are one fleet.
 
     Raises:
-        ConfigError: `url` is no address. SandboxError: the embedded server did not start.
+        ConfigError: `url` is no address, or there is no Docker engine. SandboxError: the server did not start.
     """
     key = (asyncio.get_running_loop(), url, token)
     shared = _open.get(key)
@@ -46,7 +46,7 @@ async def acquire(url: str, token: str | None = None) -> Sandbox | SandboxFleet:
 
 
 async def release(url: str, token: str | None = None) -> None:
-    """Give the connection back; the last user closes it and ends the embedded server."""
+    """Give the connection back; the last user closes it and ends a server that was started for it."""
     key = (asyncio.get_running_loop(), url, token)
     shared = _open.get(key)
     if shared is None:
@@ -60,5 +60,8 @@ async def release(url: str, token: str | None = None) -> None:
 async def _enter(url: str, token: str | None) -> Sandbox | SandboxFleet:
     if SEPARATOR in url:
         return await SandboxFleet(url.split(SEPARATOR), token).__aenter__()
-    sandbox = Sandbox.embedded() if url == EMBEDDED else Sandbox.connect(url, token=token)
+    if url == EMBEDDED:
+        sandbox = Sandbox.embedded()
+    else:
+        sandbox = Sandbox.container() if url == CONTAINER else Sandbox.connect(url, token=token)
     return await sandbox.__aenter__()

@@ -29,7 +29,8 @@ _ERROR_KINDS = {
 
 class SandboxToolConfig(ToolConfig):
     """Attributes:
-    sandbox_url: address of a sandbox server, a list of addresses, or `embedded` for one of this machine's own.
+    sandbox_url: address of a sandbox server, a list of addresses, or `embedded` or `docker` for one that this process
+        starts.
     sandbox_token: the server's token; None takes it from the variable ROLLBOX_SANDBOX_TOKEN, where that is set.
     timeout_sec: seconds that a program may run (time in the queue not counted).
     memory_mb: MiB of the whole process tree. output_bytes: bytes kept of each stream.
@@ -48,14 +49,14 @@ class SandboxToolConfig(ToolConfig):
     @field_validator("sandbox_url")
     @classmethod
     def _address(cls, value: str | list[str]) -> str | list[str]:
-        if value == sandbox_connection.EMBEDDED:
+        if value in (sandbox_connection.EMBEDDED, sandbox_connection.CONTAINER):
             return value
         if not value:
             raise ValueError("the list of addresses is empty")
         try:
             checked = [check_url(url) for url in ([value] if isinstance(value, str) else value)]
         except ConfigError as error:
-            raise ValueError(f"{error}, or the word 'embedded'") from error
+            raise ValueError(f"{error}, or the word 'embedded' or 'docker'") from error
         if len(set(checked)) < len(checked):
             raise ValueError("an address is there twice")
         return checked[0] if isinstance(value, str) else checked

@@ -16,7 +16,7 @@ from rollbox.tools import python_executor, sandbox_connection
 from rollbox.tools.dispatch import Answer, DispatchLimits, ToolBox
 from rollbox.tools.python_executor import PythonExecutorConfig, PythonExecutorTool, describe
 
-from ..sandbox.known_answers import ANSWERS
+from ..sandbox.conformance.known_answers import ANSWERS
 
 NO_OUTPUT = "(The program printed nothing. Use print() to see a value.)"
 
