@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..rollout.chat_template import Tokenizer
-from ..schemas.errors import EngineError
+from ..schemas.errors import ConfigError, EngineError
 from ..schemas.generation import SamplingParams, TokenOutput
 
 _SUMMED_FIELDS = ("spec_num_draft_tokens", "spec_num_accepted_tokens", "spec_num_verify_steps")
@@ -57,13 +57,18 @@ class VerlEngine:
 
     Args:
         servers: verl's `LLMServerClient`; it keeps one `request_id` on one server.
-        max_context: tokens of prompt and response together.
+        max_prompt: tokens of the prompt. max_response: tokens of the response.
     """
 
     servers: Any
     tokenizer: Tokenizer
-    max_context: int
+    max_prompt: int
+    max_response: int
+    max_context: int = field(init=False)
     _open: dict[str, Generations] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.max_context = self.max_prompt + self.max_response
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,11 +92,19 @@ class VerlEngine:
 
         Raises:
             EngineError: the server failed, gave the request up, or answered without a token.
+            ConfigError: the prompt of the first turn is too long. verl would cut it from the left, tool list first.
         """
         generations = self._open[request_id]
+        if generations.extra_fields is None and len(prompt_ids) > self.max_prompt:
+            raise ConfigError(
+                f"the prompt has {len(prompt_ids)} tokens, tool list included, and data.max_prompt_length is "
+                f"{self.max_prompt}; raise it or set data.filter_overlong_prompts=True"
+            )
         parameters = {**generations.sampling, "max_tokens": sampling.max_tokens}
         try:
-            output = await self.servers.generate(request_id=request_id, prompt_ids=prompt_ids, sampling_params=parameters)
+            output = await self.servers.generate(
+                request_id=request_id, prompt_ids=prompt_ids, sampling_params=parameters
+            )
         except Exception as error:  # whatever Ray or the server raises masks this trajectory, not the run
             raise EngineError(f"generation failed: {type(error).__name__}: {error}") from error
         if output.stop_reason in ("aborted", "abort"):
