@@ -19,8 +19,6 @@ from .trajectory_output import make_output
 from .verl_engine import VerlEngine
 from .verl_rows import sample_of, selected_tools
 
-NAME = "rollbox_agent"
-
 
 class RollboxAgentLoop(AgentLoopBase):
     """Runs one trajectory with `rollout.loop`: tools that live as long as it, exact tokens, faults told apart.

@@ -13,6 +13,9 @@ from typing import Any
 from ..schemas.errors import ConfigError
 from .verl_version import check_version
 
+AGENT_LOOP = "rollbox_agent"
+"""Value of `actor_rollout_ref.rollout.agent.default_agent_loop`, or of the data set's column `agent_name`."""
+
 
 def claim(registry: MutableMapping[Any, Any], name: Any, ours: Any, where: str) -> None:
     """Enter `ours` under `name`; entering it again changes nothing.
@@ -35,15 +38,14 @@ def register() -> None:
     check_version()
     _register_agent_loop()
     _register_reward_manager()
+    _register_cpu()
 
 
 def _register_agent_loop() -> None:
     from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 
-    from .agent_loop import NAME, RollboxAgentLoop
-
-    target = {"_target_": f"{RollboxAgentLoop.__module__}.{RollboxAgentLoop.__qualname__}"}
-    claim(_agent_loop_registry, NAME, target, "agent loops")
+    # By name: the class is imported where trajectories are run, and nowhere else.
+    claim(_agent_loop_registry, AGENT_LOOP, {"_target_": f"{__package__}.agent_loop.RollboxAgentLoop"}, "agent loops")
 
 
 def _register_reward_manager() -> None:
@@ -52,6 +54,21 @@ def _register_reward_manager() -> None:
     from .reward_manager import NAME, RollboxRewardManager
 
     claim(REWARD_MANAGER, NAME, RollboxRewardManager, "reward managers")
+
+
+def _register_cpu() -> None:
+    from verl.plugin.platform import PlatformRegistry
+    from verl.workers.rollout.base import _ROLLOUT_REGISTRY
+    from verl.workers.rollout.replica import RolloutReplicaRegistry
+
+    from .cpu import names, platform
+
+    claim(PlatformRegistry._platforms, platform.NAME, platform.CpuPlatform, "platforms")
+    claim(RolloutReplicaRegistry._registry, names.ROLLOUT, names.load_replica, "rollout replicas")
+    adapter = f"{names.__package__}.weights.CpuServerAdapter"
+    claim(_ROLLOUT_REGISTRY, (names.ROLLOUT, "async"), adapter, "rollouts")
+    if platform.is_chosen():
+        platform.prepare_process()
 
 
 try:
