@@ -72,6 +72,8 @@ format: setup
 bench: setup bench-sandbox ## Run the benchmarks.
 	$(VENV)/bin/python bench/calculator.py
 	$(VENV)/bin/python bench/load.py
+	$(VENV)/bin/python bench/rollout.py
+	$(VENV)/bin/python bench/parsers.py
 
 bench-sandbox: setup
 	$(VENV)/bin/python bench/sandbox.py

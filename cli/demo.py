@@ -36,7 +36,7 @@ def demo(
     concurrency: Concurrency = 64,
 ) -> None:
     """Roll out questions with tools, score them, and show what happened."""
-    _let_idle_threads_sleep()
+    let_idle_threads_sleep()
     from ..demo.job import DemoOptions, run_demo
 
     options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency)
@@ -55,13 +55,13 @@ def demo_gsm8k(
     concurrency: Concurrency = 64,
 ) -> None:
     """The same on real GSM8K questions, with a few worked examples in the prompt."""
-    _let_idle_threads_sleep()
+    let_idle_threads_sleep()
     from ..demo.job import DemoOptions, run_demo_gsm8k
 
     options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency)
     asyncio.run(run_demo_gsm8k(options, Console()))
 
 
-def _let_idle_threads_sleep() -> None:
+def let_idle_threads_sleep() -> None:
     """Before torch is loaded: by default its idle threads spin, and take the cores that tools and sandbox run on."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -8,6 +8,7 @@ import typer
 
 from ..schemas.errors import ConfigError, RollboxError
 from .demo import demo, demo_gsm8k
+from .rollout import rollout
 from .serve import serve
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(serve)
+app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
 

@@ -15,7 +15,7 @@ from ..schemas.generation import SamplingParams
 from ..schemas.trajectory import Sample, StopReason, Trajectory
 from ..tools.base import BaseTool
 from ..tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
-from .chat_template import ChatTemplate
+from .chat_template import ChatTemplate, Check
 from .engines.base import Engine
 from .parsers import ParsedTurn, ToolCallParser
 from .progress import TrajectoryProgress
@@ -52,19 +52,27 @@ class RolloutLoop:
         parser: ToolCallParser,
         sampling: SamplingParams | None = None,
         limits: RolloutLimits | None = None,
+        *,
+        template_check: Check = "strict",
     ) -> None:
         self.engine = engine
         self.tools = tools
         self.parser = parser
         self.sampling = sampling or SamplingParams()
         self.limits = limits or RolloutLimits()
-        self.template = ChatTemplate(engine.tokenizer, [tool.tool_schema for tool in tools.values()])
+        schemas = [tool.tool_schema for tool in tools.values()]
+        self.template = ChatTemplate(engine.tokenizer, schemas, check=template_check)
         self._validators = make_validators(tools)
 
-    async def run(self, sample: Sample, trajectory_id: str | None = None) -> Trajectory:
-        """Roll out one sample. A fault of ours ends in `infra_failed`, not in an exception."""
+    async def run(self, sample: Sample, trajectory_id: str | None = None, *, seed: int | None = None) -> Trajectory:
+        """Roll out one sample. A fault of ours ends in `infra_failed`, not in an exception.
+
+        Args:
+            seed: in place of the sampling's own. Each turn adds its number to it.
+        """
         prompt_ids = self.template.prompt_ids(sample.messages)
-        progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids)
+        seed = self.sampling.seed if seed is None else seed
+        progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids, seed)
         async with TrajectoryTools(
             self.tools, self._validators, progress.trajectory_id, sample.tools_kwargs, self.limits.dispatch
         ) as session:
@@ -93,7 +101,7 @@ class RolloutLoop:
                 progress.end_turn(ParsedTurn(content=progress.texts[-1]))
                 full = self._room(progress) <= 0
                 return StopReason.CONTEXT_FULL if full else StopReason.TURN_TRUNCATED
-            parsed = self._parse(progress.texts[-1])
+            parsed = self.parser.parse(progress.texts[-1], think_open=self.template.opens_thinking)
             progress.end_turn(parsed)
             if not parsed.calls and not parsed.problems:
                 return StopReason.ANSWERED
@@ -107,10 +115,6 @@ class RolloutLoop:
                 return StopReason.CONTEXT_FULL
         return StopReason.MAX_TURNS
 
-    def _parse(self, text: str) -> ParsedTurn:
-        # Where the prompt opens the thinking, what the model wrote begins inside it.
-        return self.parser.parse(f"<think>{text}" if self.template.opens_thinking else text)
-
     def _room(self, progress: TrajectoryProgress) -> int:
         """Tokens that may still be generated."""
         used = len(progress.conversation.response_ids)
@@ -118,7 +122,7 @@ class RolloutLoop:
 
     async def _generate(self, progress: TrajectoryProgress, turn: int, room: int) -> str:
         max_tokens = min(self.sampling.max_tokens, room)
-        seed = None if self.sampling.seed is None else self.sampling.seed + turn
+        seed = None if progress.seed is None else progress.seed + turn
         sampling = self.sampling.model_copy(update={"max_tokens": max_tokens, "seed": seed})
         started = time.perf_counter()
         output = await self.engine.generate(progress.trajectory_id, progress.conversation.ids, sampling)

@@ -22,6 +22,7 @@ class TrajectoryProgress:
     trajectory_id: str
     sample: Sample
     prompt_ids: list[int]
+    seed: int | None = None
     conversation: Conversation = field(init=False)
     messages: list[dict[str, Any]] = field(init=False)
     texts: list[str] = field(default_factory=list)

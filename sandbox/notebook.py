@@ -6,7 +6,6 @@ so a time limit in the third cell loses nothing of the first two.
 
 from __future__ import annotations
 
-import ast
 import base64
 import json
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from ..schemas.validation import number
 from .imports import imported_names
 from .sandbox_fusion import CommandRunResult, as_run_request
 
+_PARSED_CHARS = 65_536
 _CELLS_FILE, _ANSWER_FILE = ".rollbox/cells.json", ".rollbox/answer.json"
 _DRIVER = """
 def _rollbox_notebook():
@@ -122,13 +122,9 @@ class RunJupyterRequest(BaseModel):
 
 
 def _imports_for_show(cells: list[str]) -> str:
-    """What the cells import, where it is seen by the choice of a zygote and never runs."""
-    names: set[str] = set()
-    for cell in cells:
-        try:
-            names.update(imported_names(ast.parse(cell)))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
+    """What the cells import of a tier's packages, where it is seen by the choice of a zygote and never runs."""
+    small = sum(map(len, cells)) < _PARSED_CHARS
+    names = frozenset[str]().union(*map(imported_names, cells)) if small else imported_names("\n".join(cells))
     return f"if False: import {', '.join(sorted(names))}" if names else ""
 
 

@@ -19,6 +19,7 @@ import uvloop
 
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
+from .access import server_token
 from .isolation import Isolation
 from .network import NetworkPolicy
 from .pool import Pool
@@ -39,7 +40,7 @@ def serve(settings: SandboxSettings) -> None:
     """Serve until SIGTERM or SIGINT, then drain: running programs get `drain_s`, new requests are refused.
 
     Raises:
-        ConfigError: the address cannot be bound, or an isolation layer is missing.
+        ConfigError: the address cannot be bound or needs a token, or an isolation layer is missing.
     """
     # uvicorn raises the signal again once it has drained; without this the process would seem to have been killed.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,12 +77,13 @@ def _allow_many_descriptors() -> None:
 
 
 async def _serve(settings: SandboxSettings) -> None:
+    token = server_token(settings)
     isolation = Isolation.parse(settings.isolation)
     listener = _bound(settings)
     async with _pool(settings, isolation) as pool:
         layers = await check_isolation(pool, isolation)
         config = uvicorn.Config(
-            create_app(pool, settings, layers),
+            create_app(pool, settings, layers, token),
             http="httptools",
             lifespan="off",
             log_level="warning",
@@ -159,6 +161,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m rollbox.sandbox.serve", description="Serve the Rollbox sandbox.")
     for name, field in SandboxSettings.model_fields.items():
+        if field.annotation is bool:
+            parser.add_argument(f"--{name.replace('_', '-')}", dest=name, nargs="?", const="true", help=name)
+            continue
         default = "" if field.default is None or field.is_required() else f" (default {field.get_default()})"
         parser.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="VALUE", help=f"{name}{default}")
     return parser

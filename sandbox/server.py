@@ -1,7 +1,8 @@
 """The HTTP server of the sandbox. `create_app` builds it around a ready pool; `serve` runs it.
 
 HTTP 200 means that the program ran: its own failure is in the result. Other answers are JSON objects with `kind`
-(an ErrorKind) and `detail` (a sentence): 422 and 413 the request is at fault, 429 the queue is full, 503 ours.
+(an ErrorKind) and `detail` (a sentence): 422 and 413 the request is at fault, 401 it shows no token, 429 the queue is
+full or the client has too many runs, 503 ours.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
@@ -20,11 +23,14 @@ from starlette.exceptions import HTTPException
 
 from .. import __version__
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
+from ..schemas.judge import JudgeLine, JudgeRequest
 from ..schemas.run import RunLimits, RunRequest, RunResult
+from .access import BearerAuth
 from .batch import BatchLine, BatchRequest, check_each, stream
 from .disconnect import ClientGoneError, while_connected
 from .http_body import BodyCap, read_model
-from .job import LANGUAGES
+from .judge.judge import Judge
+from .judge.replay import Replay
 from .metrics import CONTENT_TYPE, Metrics
 from .network import NetworkPolicy
 from .notebook import RunJupyterRequest, RunJupyterResponse
@@ -33,29 +39,37 @@ from .pool import Pool
 from .runs import Runs
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
 from .settings import SandboxSettings
+from .toolchains import Toolchains
 
 _CLIENT_CLOSED_REQUEST = 499
 _LARGE_CHARS = 262_144
 
 
-def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = ()) -> FastAPI:
+def create_app(
+    pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = (), token: str | None = None
+) -> FastAPI:
     """The sandbox's HTTP interface to `pool`, which must be open and stay so.
 
     Args:
         layers: names of the isolation layers that were verified, for `/v1/info`.
+        token: what clients must show on all routes but `/v1/health` and `/v1/ping`; None asks for none.
     """
     app = FastAPI(title="Rollbox sandbox", version=__version__)
-    runs = Runs(pool, settings, Metrics(pool))
+    toolchains = Toolchains()
+    runs = Runs(pool, settings, Metrics(pool), toolchains)
     app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
+    if token is not None:
+        app.add_middleware(BearerAuth, token=token)  # added last, so it is asked first
     app.add_exception_handler(RollboxError, _rollbox_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientGoneError, _client_gone)
     app.add_exception_handler(Exception, _unexpected)
     _add_run_routes(app, runs)
     _add_notebook_route(app, runs)
-    _add_state_routes(app, pool, settings, layers)
+    _add_judge_route(app, runs)
+    _add_state_routes(app, pool, settings, layers, toolchains)
     _add_metrics_route(app, runs)
-    describe(app, settings)
+    describe(app, settings, toolchains)
     return app
 
 
@@ -88,6 +102,32 @@ def _add_run_routes(app: FastAPI, runs: Runs) -> None:
         return await _json(answer)
 
 
+def _add_judge_route(app: FastAPI, runs: Runs) -> None:
+    judge = Judge(runs)
+    replay = Replay()
+
+    @app.post("/v1/judge", openapi_extra=body_of(JudgeRequest), responses=answers(JudgeLine, "application/x-ndjson"))
+    async def judged(request: Request) -> StreamingResponse:
+        """Judge a program by many tests; answers with a line of JSON for each as it ends."""
+        asked = await read_model(request, JudgeRequest)
+        judge.check(asked)
+        lines = await replay.lines(asked, judge.lines)
+        try:
+            # Until the first line all that goes wrong has a status of its own.
+            first = await while_connected(request, anext(lines))
+        except BaseException:
+            await lines.aclose()
+            raise
+        return StreamingResponse(_after(first, lines), media_type="application/x-ndjson")
+
+
+async def _after(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(rest):
+        yield first
+        async for line in rest:
+            yield line
+
+
 def _add_notebook_route(app: FastAPI, runs: Runs) -> None:
     @app.post("/run_jupyter", openapi_extra=body_of(RunJupyterRequest), responses=answers(RunJupyterResponse))
     async def run_jupyter(request: Request) -> Response:
@@ -111,7 +151,9 @@ def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
         return PlainTextResponse(runs.metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...]) -> None:
+def _add_state_routes(
+    app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...], toolchains: Toolchains
+) -> None:
     @app.get("/v1/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
@@ -124,13 +166,15 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
     async def info() -> dict[str, Any]:
         return {
             "version": __version__,
-            "languages": dict.fromkeys(LANGUAGES, ".".join(map(str, sys.version_info[:3]))),
+            "languages": await toolchains.versions(),
+            "languages_absent": toolchains.absent,
             "packages": pool.packages(),
             "python": ".".join(map(str, sys.version_info[:3])),
             "isolation": list(layers),
             "pool": asdict(pool.info()),
             "allowed_hosts": NetworkPolicy(settings.allow_hosts).names,
             "default_limits": RunLimits().model_dump(),
+            "max_per_client": settings.max_per_client,
             "max_wall_s": settings.max_wall_s,
             "max_memory_mb": settings.max_memory_mb,
             "max_body_mb": settings.max_body_mb,
@@ -139,7 +183,8 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
 
 async def _json(answer: BaseModel) -> Response:
     files: dict[str, str] = getattr(answer, "files", {})
-    large = sum(map(len, files.values())) > _LARGE_CHARS
+    texts = (getattr(answer, "stdout", ""), getattr(answer, "stderr", ""))
+    large = sum(map(len, (*texts, *files.values()))) > _LARGE_CHARS
     text = await asyncio.to_thread(answer.model_dump_json) if large else answer.model_dump_json()
     return Response(text, media_type="application/json")
 

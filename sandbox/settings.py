@@ -24,6 +24,9 @@ class SandboxSettings(BaseModel):
         allow_hosts: hosts that programs may be allowed to reach, by name and port, with commas between:
             `pypi.org:443,10.0.0.5:8000`. A program reaches those of them that its request names too.
         max_body_mb: the largest request body. `max_wall_s`, `max_memory_mb`: the most that a request may ask for.
+        max_per_client: runs that one `client` may have waiting or running; one more is answered with 429. 0: no cap.
+        token_file: a file with the token that clients must show, in place of the variable ROLLBOX_SANDBOX_TOKEN.
+        insecure: serve without a token even where other machines can connect.
         drain_s: how long SIGTERM waits for running programs before it ends them.
         ready_fd: descriptor to which the port is written, as a line, once requests are served.
         users_socket: path of a local socket. The server leaves the process that started it, and ends when nobody is
@@ -44,6 +47,9 @@ class SandboxSettings(BaseModel):
     max_body_mb: int = Field(default=96, ge=1, le=1024)
     max_wall_s: float = Field(default=600.0, gt=0, le=3600)
     max_memory_mb: int = Field(default=16_384, ge=16)
+    max_per_client: int = Field(default=0, ge=0)
+    token_file: str = ""
+    insecure: bool = False
     drain_s: int = Field(default=30, ge=0)
     ready_fd: int | None = Field(default=None, ge=3)
     lifeline_fd: int | None = Field(default=None, ge=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +18,11 @@ from rollbox.schemas.generation import SamplingParams, TokenOutput
 # The tests of tests/verl run in an environment of their own (`make test-verl`).
 collect_ignore = [] if importlib.util.find_spec("verl") else ["verl"]
 CASES_FILE = Path(__file__).parent / "cases" / "cases.yaml"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    help_text = "address of a sandbox server to run the adversarial and conformance suites against, and nothing else"
+    parser.addoption("--sandbox-url", default=os.environ.get("ROLLBOX_TEST_SANDBOX_URL", ""), help=help_text)
 
 
 @pytest.fixture(scope="session")

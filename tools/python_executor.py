@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, ValidationError, field_validator
 
+from ..sandbox.bearer import check_token
 from ..sandbox.client import Sandbox, check_url
 from ..schemas.errors import ConfigError, ErrorKind, ToolError
 from ..schemas.run import RunLimits, RunRequest, RunResult, RunStatus
@@ -20,17 +21,20 @@ _ERROR_KINDS = {
     RunStatus.TIMEOUT: ErrorKind.TIMEOUT,
     RunStatus.MEMORY: ErrorKind.MEMORY,
     RunStatus.OUTPUT_LIMIT: ErrorKind.OUTPUT_LIMIT,
+    RunStatus.COMPILE_ERROR: ErrorKind.USER_CODE,
 }
 
 
 class PythonExecutorConfig(ToolConfig):
     """Attributes:
     sandbox_url: address of a sandbox server, or `embedded` for one that this process starts.
+    sandbox_token: the server's token; None takes it from the variable ROLLBOX_SANDBOX_TOKEN, where that is set.
     timeout_sec: seconds that a program may run (time in the queue not counted).
     memory_mb: MiB of the whole process tree. output_bytes: bytes kept of each stream.
     """
 
     sandbox_url: str = sandbox_connection.EMBEDDED
+    sandbox_token: str | None = Field(default=None, repr=False)
     timeout_sec: float = Field(default=10.0, gt=0, le=3600)
     memory_mb: int = Field(default=1024, ge=16)
     output_bytes: int = Field(default=16_384, ge=256)
@@ -42,6 +46,11 @@ class PythonExecutorConfig(ToolConfig):
             return value if value == sandbox_connection.EMBEDDED else check_url(value)
         except ConfigError as error:
             raise ValueError(f"{error}, or the word 'embedded'") from error
+
+    @field_validator("sandbox_token")
+    @classmethod
+    def _token(cls, value: str | None) -> str | None:
+        return None if value is None else check_token(value, "sandbox_token")  # as ConfigError: it shows no value
 
 
 class PythonExecutorTool(BaseTool):
@@ -86,18 +95,19 @@ class PythonExecutorTool(BaseTool):
             "truncated": result.stdout_truncated or result.stderr_truncated,
         }
         if result.status is not RunStatus.OK:
-            metrics |= {"error_kind": _ERROR_KINDS[result.status], "error": _last_line(result)}
+            metrics |= {"error_kind": error_kind(result), "error": _last_line(result)}
         return ToolResponse(text=describe(result, self.config)), 0.0, metrics
 
     async def aclose(self) -> None:
         if self._connected.pop(asyncio.get_running_loop(), None) is not None:
-            await sandbox_connection.release(self.config.sandbox_url)
+            await sandbox_connection.release(self.config.sandbox_url, self.config.sandbox_token)
 
     async def _sandbox(self) -> Sandbox:
         loop = asyncio.get_running_loop()
         task = self._connected.get(loop)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = self._connected[loop] = asyncio.create_task(sandbox_connection.acquire(self.config.sandbox_url))
+            acquiring = sandbox_connection.acquire(self.config.sandbox_url, self.config.sandbox_token)
+            task = self._connected[loop] = asyncio.create_task(acquiring)
         return await asyncio.shield(task)
 
     def _request(self, parameters: dict[str, Any]) -> RunRequest:
@@ -113,6 +123,11 @@ class PythonExecutorTool(BaseTool):
             raise ToolError(f"Wrong arguments: 'code': {error.errors()[0]['msg']}.", ErrorKind.ARGUMENTS) from error
 
 
+def error_kind(result: RunResult) -> ErrorKind:
+    """The kind of a run that did not end well."""
+    return _ERROR_KINDS[result.status]
+
+
 def describe(result: RunResult, config: PythonExecutorConfig) -> str:
     """What the model reads: the output, then for a failure what went wrong in its own lines."""
     parts = [result.stdout.rstrip()]
@@ -125,6 +140,8 @@ def describe(result: RunResult, config: PythonExecutorConfig) -> str:
             parts.append(f"Timed out after {config.timeout_sec:g} s.")
         case RunStatus.MEMORY:
             parts.append(f"Out of memory: the limit is {config.memory_mb} MiB.")
+        case RunStatus.COMPILE_ERROR if result.compile is not None:
+            parts.append(f"The program could not be compiled.\n{result.compile.stderr.strip()}")
         case RunStatus.OUTPUT_LIMIT:
             parts.append("Stopped: the program printed far too much.")
     if result.hint:

@@ -16,19 +16,19 @@ class _Shared:
     users: int = 0
 
 
-_open: dict[tuple[asyncio.AbstractEventLoop, str], _Shared] = {}
+_open: dict[tuple[asyncio.AbstractEventLoop, str, str | None], _Shared] = {}
 
 
-async def acquire(url: str) -> Sandbox:
+async def acquire(url: str, token: str | None = None) -> Sandbox:
     """The connection to `url`, or for `embedded` to a server of this process's own, started at first use.
 
     Raises:
         ConfigError: `url` is no address. SandboxError: the embedded server did not start.
     """
-    key = (asyncio.get_running_loop(), url)
+    key = (asyncio.get_running_loop(), url, token)
     shared = _open.get(key)
     if shared is None:
-        shared = _open[key] = _Shared(asyncio.create_task(_enter(url)))
+        shared = _open[key] = _Shared(asyncio.create_task(_enter(url, token)))
     shared.users += 1
     try:
         return await asyncio.shield(shared.sandbox)
@@ -39,9 +39,9 @@ async def acquire(url: str) -> Sandbox:
         raise
 
 
-async def release(url: str) -> None:
+async def release(url: str, token: str | None = None) -> None:
     """Give the connection back; the last user closes it and ends the embedded server."""
-    key = (asyncio.get_running_loop(), url)
+    key = (asyncio.get_running_loop(), url, token)
     shared = _open.get(key)
     if shared is None:
         return
@@ -51,6 +51,6 @@ async def release(url: str) -> None:
         await (await shared.sandbox).__aexit__(None, None, None)
 
 
-async def _enter(url: str) -> Sandbox:
-    sandbox = Sandbox.embedded() if url == EMBEDDED else Sandbox.connect(url)
+async def _enter(url: str, token: str | None) -> Sandbox:
+    sandbox = Sandbox.embedded() if url == EMBEDDED else Sandbox.connect(url, token=token)
     return await sandbox.__aenter__()

@@ -75,7 +75,7 @@ class WorkerParts:
         )
         self.rewards_at_tokens = bool(agent_loop.config.trainer.get("use_v1", False))
         self._tools: dict[str, BaseTool] = by_name(map(as_our_tool, tools), "multi_turn.tool_config_path")
-        self._parser = get_parser(str(rollout.multi_turn.format).removeprefix("rollbox_"))
+        self._format = str(rollout.multi_turn.format).removeprefix("rollbox_")
         self._limits = self.settings.limits(int(rollout.response_length))
         self._loops: dict[tuple[str, ...], RolloutLoop] = {}
 
@@ -87,8 +87,9 @@ class WorkerParts:
         """The loop with these tools; rendering and checking the chat template once for each choice."""
         if names not in self._loops:
             tools = {name: self._tools[name] for name in names}
+            parser = get_parser(self._format, [tool.tool_schema for tool in tools.values()])
             sampling = SamplingParams(max_tokens=self._limits.max_response_tokens)
-            self._loops[names] = RolloutLoop(self.engine, tools, self._parser, sampling, self._limits)
+            self._loops[names] = RolloutLoop(self.engine, tools, parser, sampling, self._limits)
         return self._loops[names]
 
 

@@ -37,6 +37,7 @@ def register() -> None:
     """
     check_version()
     _register_agent_loop()
+    _register_tool_parsers()
     _register_reward_manager()
     _register_cpu()
 
@@ -46,6 +47,18 @@ def _register_agent_loop() -> None:
 
     # By name: the class is imported where trajectories are run, and nowhere else.
     claim(_agent_loop_registry, AGENT_LOOP, {"_target_": f"{__package__}.agent_loop.RollboxAgentLoop"}, "agent loops")
+
+
+def _register_tool_parsers() -> None:
+    from verl.experimental.agent_loop.tool_parser import ToolParser
+
+    from ..rollout.parsers import PARSERS
+
+    for name in PARSERS:
+        taken = ToolParser._registry.get(f"rollbox_{name}")
+        if taken is not None and taken.__module__ != f"{__package__}.tool_parsers":
+            raise ConfigError(f"verl's tool parsers: the name 'rollbox_{name}' is taken by {taken!r}")
+    from . import tool_parsers  # noqa: F401 - importing it registers them
 
 
 def _register_reward_manager() -> None:

@@ -44,7 +44,7 @@ class _Counting:
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         extras = [_plain(value) for value in data["extra_fields"]]
         records = [extra.get(RECORD) for extra in extras]
-        totals = [float(scores.sum()) for scores in data["rm_scores"]] if "rm_scores" in data.keys() else []
+        totals = [float(scores.sum()) for scores in data["rm_scores"]] if "rm_scores" in data else []
         lost = _lost_sessions(batch.keys, batch_size)
         self._guard(records, lost)
         _leave_group(batch, records)

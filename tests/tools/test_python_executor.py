@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from rollbox.schemas.errors import ErrorKind
+from rollbox.schemas.run import CompileResult, RunResult, RunStatus
 from rollbox.schemas.tool import ToolCall
-from rollbox.tools import sandbox_connection
+from rollbox.tools import python_executor, sandbox_connection
 from rollbox.tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
-from rollbox.tools.python_executor import PythonExecutorTool
+from rollbox.tools.python_executor import PythonExecutorConfig, PythonExecutorTool, describe
 
 from ..sandbox.known_answers import ANSWERS
 
@@ -117,3 +118,15 @@ async def test_tools_of_one_process_share_the_embedded_server() -> None:
     assert (await run(second, "print(3)")).response.text == "3"
     await second.aclose()
     assert sandbox_connection._open == {}
+
+
+def test_every_status_has_an_error_kind_and_words() -> None:
+    config = PythonExecutorConfig()
+    compiler = CompileResult(status=RunStatus.ERROR, exit_code=1, stderr="main.c:1: error: nothing here\n")
+    for status in set(RunStatus) - {RunStatus.OK}:
+        result = RunResult(status=status, exit_code=1, compile=compiler)
+        assert python_executor.error_kind(result) in ErrorKind
+        assert describe(result, config)
+    result = RunResult(status=RunStatus.COMPILE_ERROR, compile=compiler)
+    assert python_executor.error_kind(result) == "user_code"
+    assert describe(result, config) == "The program could not be compiled.\nmain.c:1: error: nothing here"
