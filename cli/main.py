@@ -7,9 +7,11 @@ import sys
 import typer
 
 from ..schemas.errors import ConfigError, RollboxError
+from .data import app as data_app
 from .demo import demo, demo_gsm8k
 from .rollout import rollout
 from .serve import serve
+from .train import train
 
 app = typer.Typer(
     name="rollbox",
@@ -19,6 +21,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(serve)
+app.command()(train)
+app.add_typer(data_app, name="data")
 app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)

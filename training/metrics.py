@@ -8,31 +8,29 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from .batch_rows import BatchRow
+
 PREFIX = "rollbox"
 Record = Mapping[str, Any]
 
 
-def batch_metrics(
-    records: Sequence[Record | None], reward_infos: Sequence[Mapping[str, Any]], totals: Sequence[float], lost: int = 0
-) -> dict[str, float]:
+def batch_metrics(rows: Sequence[BatchRow], lost: int = 0) -> dict[str, float]:
     """Name -> value. Where verl joins several batches, names decide: `total` is summed, `max` and `mean` kept so.
 
     Args:
-        records: ours, one per trajectory; None for one that another agent loop ran.
-        reward_infos: verl's `reward_extra_info`. totals: sum of each trajectory's token rewards.
         lost: trajectories that never came.
     """
-    ours = [record for record in records if record is not None]
-    counted = [i for i, record in enumerate(records) if record is None or not record["infra_failed"]]
-    failed = sum(bool(record["infra_failed"]) for record in ours)
-    metrics: dict[str, float] = {"infra_failed_total": failed, "lost_total": lost}
-    if ours:
-        metrics |= _trajectory_metrics(ours)
-        metrics |= _tool_metrics([call for record in ours for call in record["calls"]])
-    metrics |= _reward_metrics([reward_infos[i] for i in counted])
-    if totals and counted:
-        metrics["reward/all/mean"] = fmean(totals[i] for i in counted)
-    placed = [sum(reward for _, reward in record["token_rewards"]) for record in ours if not record["infra_failed"]]
+    records = [row.record for row in rows if row.record is not None]
+    counted = [row for row in rows if not row.infra_failed]
+    metrics: dict[str, float] = {"infra_failed_total": len(rows) - len(counted), "lost_total": lost}
+    if records:
+        metrics |= _trajectory_metrics(records)
+        metrics |= _tool_metrics([call for record in records for call in record["calls"]])
+    metrics |= _reward_metrics([row.reward_info for row in counted])
+    totals = [math.fsum(row.scores) for row in counted if row.scores is not None]
+    if totals:
+        metrics["reward/all/mean"] = fmean(totals)
+    placed = [sum(reward for _, reward in row.record["token_rewards"]) for row in counted if row.record is not None]
     if placed:
         metrics["reward/at_tokens/mean"] = fmean(placed)
     return {f"{PREFIX}/{name}": float(value) for name, value in metrics.items()}

@@ -6,6 +6,7 @@ It is the one place of that trainer that sees every trajectory of a batch and wh
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -14,10 +15,10 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils import tensordict_utils
 
 from ..rollout.runner import InfraGuard
+from .batch_rows import BatchRow, write_records
 from .metrics import batch_metrics
+from .settings import settings_of
 from .trajectory_output import RECORD
-
-_DEFAULT_MAX_SHARE = 0.3
 
 
 class _Counting:
@@ -26,8 +27,16 @@ class _Counting:
     A trajectory that failed through our fault is masked out of the loss already. Here it also leaves its group, so that
     its 0 is no part of the others' baseline, and verl's own metrics, as verl's padding does.
 
-    Settings, in `trainer.v1.sampler.sampler_kwargs`: `max_infra_failed_share`.
+    Args:
+        sampler_kwargs: `trainer.v1.sampler.sampler_kwargs`; its `rollbox` is the section of that name.
+
+    Raises:
+        ConfigError: a key of the section is unknown or its value wrong.
     """
+
+    def __init__(self, *args: Any, sampler_kwargs: Any, **kwargs: Any) -> None:
+        super().__init__(*args, sampler_kwargs=sampler_kwargs, **kwargs)  # type: ignore[call-arg]
+        self._settings = settings_of((sampler_kwargs or {}).get("rollbox"))
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
         """See verl's `ReplayBuffer.sample`.
@@ -40,22 +49,19 @@ class _Counting:
         )
         if partition_id == "val":
             return batch, metrics  # verl's validation reads reward_extra_info and drops these metrics
-        fields = ["extra_fields", "rm_scores", "response_mask"]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
-        extras = [_plain(value) for value in data["extra_fields"]]
-        records = [extra.get(RECORD) for extra in extras]
-        totals = [float(scores.sum()) for scores in data["rm_scores"]] if "rm_scores" in data else []
-        lost = _lost_sessions(batch.keys, batch_size)
-        self._guard(records, lost)
-        _leave_group(batch, records)
-        metrics.update(batch_metrics(records, [extra.get("reward_extra_info") or {} for extra in extras], totals, lost))
+        rows = _rows(batch)
+        self._guard(rows, lost := _lost_sessions(batch.keys, batch_size))
+        _leave_group(batch, rows)
+        metrics.update(batch_metrics(rows, lost))
+        if self._settings.records_dir is not None:
+            write_records(rows, Path(self._settings.records_dir), global_steps)
         return batch, metrics
 
-    def _guard(self, records: list[dict[str, Any] | None], lost: int) -> None:
-        share = self.sampler_kwargs.get("max_infra_failed_share", _DEFAULT_MAX_SHARE)  # type: ignore[attr-defined]
-        failed = [record for record in records if record is not None and record["infra_failed"]]
-        last = failed[-1]["error"] if failed else "sessions raised; see the agent-loop workers' log"
-        InfraGuard(max_rate=share, min_finished=1).check(len(records) + lost, len(failed) + lost, last)
+    def _guard(self, rows: list[BatchRow], lost: int) -> None:
+        failed = [row.record for row in rows if row.infra_failed]
+        last = failed[-1]["error"] if failed and failed[-1] else "sessions raised; see the agent-loop workers' log"
+        guard = InfraGuard(max_rate=self._settings.max_infra_failed_share, min_finished=1)
+        guard.check(len(rows) + lost, len(failed) + lost, last)
 
 
 class RollboxReplayBuffer(_Counting, ReplayBuffer):
@@ -64,6 +70,19 @@ class RollboxReplayBuffer(_Counting, ReplayBuffer):
 
 class RollboxReplayBufferAsync(_Counting, ReplayBufferAsync):
     """For `colocate_async` and `separate_async`."""
+
+
+def _rows(batch: Any) -> list[BatchRow]:
+    fields = ["extra_fields", "rm_scores", "response_mask"]
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+    extras = [_plain(value) for value in data["extra_fields"]]
+    # With a reward model on the trainer's own GPUs there are no scores yet.
+    scores = [row.tolist() for row in data["rm_scores"]] if "rm_scores" in data else [None] * len(extras)
+    masks = [row.tolist() for row in data["response_mask"]]
+    return [
+        BatchRow(key, extra.get(RECORD), dict(extra.get("reward_extra_info") or {}), score, mask)
+        for key, extra, score, mask in zip(batch.keys, extras, scores, masks, strict=True)
+    ]
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -85,8 +104,8 @@ def _lost_sessions(keys: list[str], batch_size: int) -> int:
     return whole * batch_size - sum(len(found) for found in sessions.values())
 
 
-def _leave_group(batch: Any, records: list[dict[str, Any] | None]) -> None:
-    failed = [i for i, record in enumerate(records) if record is not None and record["infra_failed"]]
+def _leave_group(batch: Any, rows: list[BatchRow]) -> None:
+    failed = [i for i, row in enumerate(rows) if row.infra_failed]
     if not failed:
         return
     for i in failed:

@@ -36,6 +36,7 @@ class TrainingSettings(BaseModel):
         call_timeout_s, trajectory_timeout_s: seconds by the clock.
         max_output_chars: characters of a tool's text that the model sees; `keep` says which end survives.
         max_infra_failed_share: share of a batch that may fail through our fault before the run is stopped.
+        records_dir: where the trajectories of each step are written, one line of JSON each; None writes none.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -48,6 +49,7 @@ class TrainingSettings(BaseModel):
     max_output_chars: int = Field(default=8000, ge=1)
     keep: Keep = "both"
     max_infra_failed_share: float = Field(default=0.3, ge=0, le=1)
+    records_dir: str | None = None
     rewards: Weights = Field(default_factory=Weights)
 
     def limits(self, max_response_tokens: int) -> RolloutLimits:
@@ -77,8 +79,18 @@ def read_settings(config: Any) -> TrainingSettings:
     """
     from omegaconf import OmegaConf
 
-    section = OmegaConf.select(config, "rollbox")
-    data = OmegaConf.to_container(section, resolve=True) if section is not None else {}
-    settings = validated(TrainingSettings, data, "rollbox")
+    settings = settings_of(OmegaConf.select(config, "rollbox"))
     turns = OmegaConf.select(config, "actor_rollout_ref.rollout.multi_turn.max_assistant_turns")
     return settings if turns is None else settings.model_copy(update={"max_turns": int(turns)})
+
+
+def settings_of(section: Any) -> TrainingSettings:
+    """The settings of the `rollbox` section alone (an OmegaConf node, a dictionary, or None).
+
+    Raises:
+        ConfigError: as `read_settings`.
+    """
+    from omegaconf import OmegaConf
+
+    data = OmegaConf.to_container(section, resolve=True) if OmegaConf.is_config(section) else section or {}
+    return validated(TrainingSettings, data, "rollbox")

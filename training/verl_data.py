@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,3 +47,44 @@ def write_parquet(samples: Sequence[Sample], path: Path, split: str) -> None:
         raise ConfigError(f"{path}: the samples do not fit one table: {error}") from error
     path.parent.mkdir(parents=True, exist_ok=True)
     pyarrow.parquet.write_table(table, path)
+
+
+def read_rows(path: Path, where: str, limit: int) -> list[dict[str, Any]]:
+    """The first rows of a parquet or JSONL file.
+
+    Args:
+        where: the key that names the file, for the message.
+
+    Raises:
+        ConfigError: the file is missing, cannot be read, or is empty.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{where}: there is no file {path}; make it with `rollbox data` or give its path")
+    try:
+        rows = list(islice(_rows(path), limit))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{where}: {path} cannot be read: {error}") from error
+    if not rows:
+        raise ConfigError(f"{where}: {path} holds no rows")
+    return rows
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    if path.suffix in (".json", ".jsonl"):
+        with path.open(encoding="utf-8") as lines:
+            yield from (json.loads(line) for line in lines if line.strip())
+        return
+    parquet = _pyarrow().parquet.ParquetFile(path)
+    for batch in parquet.iter_batches(batch_size=256):
+        yield from batch.to_pylist()
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ConfigError(
+            "parquet: pyarrow is missing; run this in verl's environment (pip install pyarrow)"
+        ) from error
+    return pyarrow
