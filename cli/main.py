@@ -8,7 +8,7 @@ import typer
 
 from ..schemas.errors import ConfigError, RollboxError
 from .data import app as data_app
-from .demo import demo, demo_gsm8k
+from .demo import demo, demo_grpo, demo_gsm8k
 from .rollout import rollout
 from .serve import serve
 from .train import train
@@ -26,6 +26,7 @@ app.add_typer(data_app, name="data")
 app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
+app.command(name="demo-grpo")(demo_grpo)
 
 EXIT_CONFIG = 2
 EXIT_FAILED = 1

@@ -28,15 +28,26 @@ class _Counting:
     its 0 is no part of the others' baseline, and verl's own metrics, as verl's padding does.
 
     Args:
-        sampler_kwargs: `trainer.v1.sampler.sampler_kwargs`; its `rollbox` is the section of that name.
+        sampler_kwargs: `trainer.v1.sampler.sampler_kwargs`; its `rollbox` is the section of that name. verl keeps
+            `algorithm.filter_groups` from a sampler that is not its own, so that comes here too, with
+            `train_batch_size`.
 
     Raises:
         ConfigError: a key of the section is unknown or its value wrong.
     """
 
     def __init__(self, *args: Any, sampler_kwargs: Any, **kwargs: Any) -> None:
+        given = sampler_kwargs or {}
+        groups = given.get("filter_groups") or {}
+        if groups.get("enable"):
+            kwargs |= {
+                "filter_groups_metric": groups["metric"],
+                "train_batch_size": given["train_batch_size"],
+                "gen_batch_size": 1,  # verl's own: an exact number of prompts is asked for anew
+                "max_inflight_gen_batches": groups.get("max_inflight_gen_batches", 1),
+            }
         super().__init__(*args, sampler_kwargs=sampler_kwargs, **kwargs)  # type: ignore[call-arg]
-        self._settings = settings_of((sampler_kwargs or {}).get("rollbox"))
+        self._settings = settings_of(given.get("rollbox"))
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
         """See verl's `ReplayBuffer.sample`.
