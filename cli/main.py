@@ -12,6 +12,7 @@ from .demo import demo, demo_grpo, demo_gsm8k
 from .rollout import rollout
 from .serve import serve
 from .train import train
+from .view import view
 
 app = typer.Typer(
     name="rollbox",
@@ -27,6 +28,7 @@ app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
 app.command(name="demo-grpo")(demo_grpo)
+app.command()(view)
 
 EXIT_CONFIG = 2
 EXIT_FAILED = 1

@@ -22,6 +22,7 @@ from ..schemas.judge import JudgeLine, JudgeRequest, JudgeResult
 from ..schemas.run import RunRequest, RunResult
 from . import judge_client
 from .bearer import TOKEN_VARIABLE, authorization, check_token, environment_token
+from .container import ContainerServer
 from .embedded import EmbeddedServer
 from .shared_server import SharedServer
 
@@ -35,13 +36,13 @@ _LARGE_CHARS = 262_144
 class Sandbox:
     """A sandbox server, as an async context manager that many tasks may use at once.
 
-    Build one with `connect` or `embedded`.
+    Build one with `connect`, `embedded` or `container`.
     """
 
     def __init__(
         self,
         url: str | None,
-        server: EmbeddedServer | SharedServer | None,
+        server: EmbeddedServer | SharedServer | ContainerServer | None,
         max_retries: int,
         token: str | None = None,
     ) -> None:
@@ -77,6 +78,20 @@ class Sandbox:
         """
         return cls(None, SharedServer(settings) if shared else EmbeddedServer(settings), max_retries)
 
+    @classmethod
+    def container(cls, *, image: str | None = None, max_retries: int = 5, **settings: Any) -> Self:
+        """A server in a Docker container of one's own, which is removed with the context, or with this process.
+
+        Args:
+            image: None is the one that `docker compose build sandbox` makes.
+            settings: of `SandboxSettings`, such as `slots` and `queue`.
+
+        Raises:
+            ConfigError: the package `docker` is not installed.
+        """
+        server = ContainerServer(image, settings)
+        return cls(None, server, max_retries, server.token)
+
     @property
     def url(self) -> str:
         """The server's address.
@@ -90,12 +105,13 @@ class Sandbox:
 
     @property
     def server_pid(self) -> int | None:
-        """The process id of an embedded server."""
+        """The process id of an embedded server, or of one in a container."""
         return None if self._server is None else self._server.pid
 
     async def __aenter__(self) -> Self:
         """
         Raises:
+            ConfigError: there is no Docker engine, or no such image.
             SandboxError: the embedded server did not start.
         """
         if self._server is not None:

@@ -113,7 +113,11 @@ def _needs(toolchain: Toolchain, model: str) -> dict[str, Any]:
     else:
         limits = {"processes": {"minimum": needs.processes}, "memory_mb": {"minimum": needs.memory_mb}}
         never = {"const": False}
-        then = {"limits": {"properties": limits}, "echo_last_expression": never, "figures": never}
+        then = {"limits": {"properties": limits}}
+        if model == "JudgeRequest":
+            then["tests"] = {"items": {"$ref": _REF.format(model="StdioTest")}}
+        else:
+            then |= {"echo_last_expression": never, "figures": never}
     names = [language.name, *language.aliases]
     return {
         "if": {"properties": {"language": {"enum": names}}, "required": ["language"]},

@@ -54,7 +54,8 @@ class Runs:
         Raises: as `run`.
         """
         try:
-            result = await self.programs.run_prepared(request, prepared)
+            with self._cap.hold(request.client):
+                result = await self.programs.run_prepared(request, prepared)
         except RollboxError as error:
             self.metrics.count_error(error)
             raise

@@ -52,5 +52,5 @@ class SandboxSettings(BaseModel):
     insecure: bool = False
     drain_s: int = Field(default=30, ge=0)
     ready_fd: int | None = Field(default=None, ge=3)
-    lifeline_fd: int | None = Field(default=None, ge=3)
+    lifeline_fd: int | None = Field(default=None, ge=0)
     users_socket: str | None = None

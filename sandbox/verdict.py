@@ -19,6 +19,7 @@ from .jail.frames import JobLimits, Outcome
 _MEMORY_ERROR = re.compile(r"(?:\w+\.)*_?\w*MemoryError\b")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _OWN_LINE = re.compile(rf'^  File "{policy.WORK_DIR}/_*main\.py", line (\d+)', re.MULTILINE)
+_BY_ITSELF = (RunStatus.OK, RunStatus.ERROR)
 _LARGE_BYTES = 262_144
 _BY_REASON = {"wall": RunStatus.TIMEOUT, "memory": RunStatus.MEMORY, "server": RunStatus.OUTPUT_LIMIT}
 
@@ -55,6 +56,9 @@ def judge(
     last_line = error_text.rstrip().rpartition("\n")[2]
     out_of_memory = _ran_out_of_memory(code, last_line) if command is None else _refused(code, error_text, command)
     status = _status(outcome, limits, code, out_of_memory=out_of_memory)
+    # A program may have ended by itself before it could be stopped; it wrote too much all the same.
+    if status in _BY_ITSELF and max(stdout.total_bytes, stderr.total_bytes) > request.limits.output_kill_mb << 20:
+        status = RunStatus.OUTPUT_LIMIT
     of_python = command is None
     files = outcome["files"]
     return RunResult(

@@ -35,6 +35,8 @@ def test_every_folder_is_type_checked() -> None:
         "retrieval/corpus/*",
         "demo/data/*",
         "demo/templates/*",
+        "viewer/templates/*",
+        "viewer/static/*",
     ],
 )
 def test_data_files_are_installed(pattern: str) -> None:

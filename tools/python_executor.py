@@ -27,7 +27,7 @@ _ERROR_KINDS = {
 
 class PythonExecutorConfig(ToolConfig):
     """Attributes:
-    sandbox_url: address of a sandbox server, or `embedded` for one that this process starts.
+    sandbox_url: address of a sandbox server, or `embedded` or `docker` for one that this process starts.
     sandbox_token: the server's token; None takes it from the variable ROLLBOX_SANDBOX_TOKEN, where that is set.
     timeout_sec: seconds that a program may run (time in the queue not counted).
     memory_mb: MiB of the whole process tree. output_bytes: bytes kept of each stream.
@@ -43,9 +43,10 @@ class PythonExecutorConfig(ToolConfig):
     @classmethod
     def _address(cls, value: str) -> str:
         try:
-            return value if value == sandbox_connection.EMBEDDED else check_url(value)
+            own = value in (sandbox_connection.EMBEDDED, sandbox_connection.CONTAINER)
+            return value if own else check_url(value)
         except ConfigError as error:
-            raise ValueError(f"{error}, or the word 'embedded'") from error
+            raise ValueError(f"{error}, or the word 'embedded' or 'docker'") from error
 
     @field_validator("sandbox_token")
     @classmethod

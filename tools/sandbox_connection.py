@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..sandbox.client import Sandbox
 
-EMBEDDED = "embedded"
+EMBEDDED, CONTAINER = "embedded", "docker"
 
 
 @dataclass(slots=True)
@@ -20,10 +20,10 @@ _open: dict[tuple[asyncio.AbstractEventLoop, str, str | None], _Shared] = {}
 
 
 async def acquire(url: str, token: str | None = None) -> Sandbox:
-    """The connection to `url`, or for `embedded` to a server of this process's own, started at first use.
+    """The connection to `url`, or for `embedded` and `docker` to a server that is started at first use.
 
     Raises:
-        ConfigError: `url` is no address. SandboxError: the embedded server did not start.
+        ConfigError: `url` is no address, or there is no Docker engine. SandboxError: the server did not start.
     """
     key = (asyncio.get_running_loop(), url, token)
     shared = _open.get(key)
@@ -40,7 +40,7 @@ async def acquire(url: str, token: str | None = None) -> Sandbox:
 
 
 async def release(url: str, token: str | None = None) -> None:
-    """Give the connection back; the last user closes it and ends the embedded server."""
+    """Give the connection back; the last user closes it and ends a server that was started for it."""
     key = (asyncio.get_running_loop(), url, token)
     shared = _open.get(key)
     if shared is None:
@@ -52,5 +52,8 @@ async def release(url: str, token: str | None = None) -> None:
 
 
 async def _enter(url: str, token: str | None) -> Sandbox:
-    sandbox = Sandbox.embedded() if url == EMBEDDED else Sandbox.connect(url, token=token)
+    if url == EMBEDDED:
+        sandbox = Sandbox.embedded()
+    else:
+        sandbox = Sandbox.container() if url == CONTAINER else Sandbox.connect(url, token=token)
     return await sandbox.__aenter__()

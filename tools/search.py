@@ -14,6 +14,7 @@ from ..retrieval.shared_index import SHIPPED_CORPUS, shared_index
 from ..schemas.errors import ErrorKind, InfraError, ToolError
 from ..schemas.tool import ToolResponse
 from .base import BaseTool, CallContext, ToolConfig, ToolReturn
+from .config_values import ConfigPath
 
 _MAX_QUERIES = 16
 _MAX_QUERY_CHARS = 2_000
@@ -30,7 +31,7 @@ class SearchConfig(ToolConfig):
         num_workers, rate_limit: the smaller is the number of requests in flight per process.
     """
 
-    corpus: str | None = None
+    corpus: ConfigPath | None = None
     retrieval_service_url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+")
     topk: int = Field(default=3, ge=1, le=100)
     timeout: float = Field(default=30.0, gt=0, le=3600)

@@ -17,9 +17,8 @@ from ..schemas.errors import ConfigError
 from ..schemas.generation import SamplingParams
 from ..schemas.tool import ToolCall
 from ..schemas.trajectory import Sample, StopReason, Trajectory
-from ..tools.arguments import ArgumentsValidator
 from ..tools.base import BaseTool
-from ..tools.dispatch import TrajectoryTools, make_validators
+from ..tools.dispatch import ToolBox
 from ..tools.registry import load_tools
 from .example_call import example_arguments, written_call
 from .rehearsal import RehearsalEngine
@@ -59,10 +58,8 @@ async def preflight(config: Any) -> list[str]:
 
 async def check_tools(tools: Mapping[str, BaseTool], settings: TrainingSettings) -> str:
     """Call each tool once, with arguments made from its schema; an answer that refuses them is an answer."""
-    limits = settings.limits(1).dispatch
     times = []
-    validators = make_validators(tools)
-    async with TrajectoryTools(tools, validators, "preflight", {}, limits) as session:
+    async with ToolBox(tools, settings.limits(1).dispatch).trajectory("preflight") as session:
         for name, tool in tools.items():
             call = ToolCall(name=name, arguments=example_arguments(tool.tool_schema))
             answer = await session.call(call, 0, 0)
@@ -180,10 +177,7 @@ def _tools(config: Any) -> dict[str, BaseTool]:
     path = config.actor_rollout_ref.rollout.multi_turn.tool_config_path
     if not path:
         return {}
-    tools = load_tools(Path(path))
-    for tool in tools.values():
-        ArgumentsValidator(tool.tool_schema)
-    return tools
+    return load_tools(Path(path))
 
 
 def _samples(config: Any, key: str) -> Iterator[Sample]:

@@ -12,10 +12,10 @@ from rollbox.schemas.errors import ErrorKind
 from rollbox.schemas.run import CompileResult, RunResult, RunStatus
 from rollbox.schemas.tool import ToolCall
 from rollbox.tools import python_executor, sandbox_connection
-from rollbox.tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
+from rollbox.tools.dispatch import Answer, DispatchLimits, ToolBox
 from rollbox.tools.python_executor import PythonExecutorConfig, PythonExecutorTool, describe
 
-from ..sandbox.known_answers import ANSWERS
+from ..sandbox.conformance.known_answers import ANSWERS
 
 NO_OUTPUT = "(The program printed nothing. Use print() to see a value.)"
 
@@ -29,7 +29,7 @@ async def tool() -> AsyncIterator[PythonExecutorTool]:
 
 async def run(tool: PythonExecutorTool, code: Any, **limits: Any) -> Answer:
     tools = {tool.name: tool}
-    async with TrajectoryTools(tools, make_validators(tools), "t", limits=DispatchLimits(**limits)) as session:
+    async with ToolBox(tools, DispatchLimits(**limits)).trajectory("t") as session:
         return await session.call(ToolCall(name="python", arguments={"code": code}), 0, 0)
 
 

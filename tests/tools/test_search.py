@@ -16,7 +16,7 @@ from rollbox.retrieval.bm25 import Bm25Index
 from rollbox.schemas.errors import ConfigError, ErrorKind, InfraError, OverloadedError, ToolError
 from rollbox.schemas.tool import ToolCall
 from rollbox.tools.base import CallContext
-from rollbox.tools.dispatch import TrajectoryTools, make_validators
+from rollbox.tools.dispatch import ToolBox
 from rollbox.tools.search import SearchTool
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -249,7 +249,7 @@ async def test_q01_a_bad_retriever_costs_its_call_and_nothing_else(
         url = f"http://127.0.0.1:{unused_tcp_port}/retrieve" if refused else service.server.make_url("/retrieve")
         tool = SearchTool({"retrieval_service_url": str(url), "timeout": 0.5})
         tools = {"search": tool}
-        async with TrajectoryTools(tools, make_validators(tools), "t") as running:
+        async with ToolBox(tools).trajectory("t") as running:
             answer = await running.call(ToolCall(**case["call"]), turn=0, index=0)
         await tool.aclose()
         assert answer.record.error_kind is ErrorKind.INFRA, described
