@@ -20,6 +20,9 @@ class SandboxSettings(BaseModel):
         slots: programs that run at a time; the default is one per usable core.
         queue: requests that may wait for a slot; one more is answered with 429.
         max_body_mb: the largest request body. `max_wall_s`, `max_memory_mb`: the most that a request may ask for.
+        worker: number of this server among those that share its address; ids of its sessions begin with `s{worker}-`.
+        max_sessions, max_sessions_per_client: live sessions in all, and of each client; one more is answered with 429.
+        session_idle_s: how long a session may be without a cell. session_lifetime_s: how long it may live.
         drain_s: how long SIGTERM waits for running programs before it ends them.
         ready_fd: descriptor to which the port is written, as a line, once requests are served.
         lifeline_fd: descriptor of a pipe; the server ends when its other end closes.
@@ -36,6 +39,11 @@ class SandboxSettings(BaseModel):
     max_body_mb: int = Field(default=96, ge=1, le=1024)
     max_wall_s: float = Field(default=600.0, gt=0, le=3600)
     max_memory_mb: int = Field(default=16_384, ge=16)
+    worker: int = Field(default=0, ge=0)
+    max_sessions: int = Field(default=1024, ge=0)
+    max_sessions_per_client: int = Field(default=1024, ge=1)
+    session_idle_s: float = Field(default=1800.0, gt=0)
+    session_lifetime_s: float = Field(default=86_400.0, gt=0)
     drain_s: int = Field(default=30, ge=0)
     ready_fd: int | None = Field(default=None, ge=3)
     lifeline_fd: int | None = Field(default=None, ge=3)
