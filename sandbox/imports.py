@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from .jail.tiers import BARE, MODULES
 
-_NAMES = frozenset(name for names in MODULES.values() for name in names)
-_MENTION = re.compile("|".join(sorted(_NAMES)))
+KNOWN = frozenset(name for names in MODULES.values() for name in names)
+"""The packages that choose a tier."""
+_MENTION = re.compile("|".join(sorted(KNOWN)))
 # Parsing holds up the event loop, at some 10 µs a line.
 _PARSED_CHARS = 65_536
 _IMPORT_LINE = re.compile(r"^\s*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
@@ -20,6 +22,11 @@ def tier_of(code: str) -> str:
     if not _MENTION.search(code):
         return BARE
     return _cached_tier(code) if len(code) <= _PARSED_CHARS else _best(frozenset(_IMPORT_LINE.findall(code)))
+
+
+def tier_for(packages: Iterable[str]) -> str:
+    """The first tier that covers the most of `packages`."""
+    return _best(frozenset(name.partition(".")[0] for name in packages))
 
 
 # A contest program comes once for each of its tests.
@@ -44,6 +51,6 @@ def imported_names(tree: ast.AST) -> list[str]:
 
 
 def _best(imported: frozenset[str]) -> str:
-    needed = imported & _NAMES
+    needed = imported & KNOWN
     # max keeps the first of equals, and the tiers are in order of size.
     return max(MODULES, key=lambda tier: len(needed.intersection(MODULES[tier])))

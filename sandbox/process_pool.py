@@ -113,7 +113,7 @@ class ProcessPool:
             files=request.files,
             fetch_files=request.fetch_files,
             seccomp=self._seccomp,
-            limits=job_limits(request),
+            limits=job_limits(request.limits),
         )
 
 

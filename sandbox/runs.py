@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..schemas.errors import ErrorKind, RollboxError, ToolError
-from ..schemas.run import RunRequest, RunResult
+from ..schemas.run import RunLimits, RunRequest, RunResult
 from .idempotency import Idempotency
 from .job import check_language
 from .metrics import Metrics
@@ -49,12 +49,19 @@ class Runs:
             ToolError: (kind `arguments`) it asks for what this server does not give.
         """
         check_language(request)
-        limits, settings = request.limits, self._settings
-        asked = (
-            ("wall_s", limits.wall_s, settings.max_wall_s),
-            ("memory_mb", limits.memory_mb, settings.max_memory_mb),
-        )
-        for field, value, most in asked:
-            if value > most:
-                text = f"limits.{field}: {value} is more than this server allows ({most})"
-                raise ToolError(text, ErrorKind.ARGUMENTS)
+        check_limits(request.limits, self._settings)
+
+
+def check_limits(limits: RunLimits, settings: SandboxSettings) -> None:
+    """
+    Raises:
+        ToolError: (kind `arguments`) they are more than this server gives.
+    """
+    asked = (
+        ("wall_s", limits.wall_s, settings.max_wall_s),
+        ("memory_mb", limits.memory_mb, settings.max_memory_mb),
+    )
+    for field, value, most in asked:
+        if value > most:
+            text = f"limits.{field}: {value} is more than this server allows ({most})"
+            raise ToolError(text, ErrorKind.ARGUMENTS)

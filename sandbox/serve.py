@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from types import FrameType, FunctionType
 
 import uvicorn
@@ -18,10 +19,12 @@ import uvloop
 
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
+from .metrics import Metrics
 from .pool import Pool
 from .process_pool import ProcessPool
 from .self_check import check_isolation
 from .server import create_app
+from .sessions import Sessions
 from .settings import SandboxSettings
 from .zygote_pool import ZygotePool
 
@@ -75,16 +78,21 @@ async def _serve(settings: SandboxSettings) -> None:
     listener = _bound(settings)
     async with _pool(settings) as pool:
         layers = await check_isolation(pool)
-        config = uvicorn.Config(
-            create_app(pool, settings, layers),
-            http="httptools",
-            lifespan="off",
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=settings.drain_s,
-        )
-        server = _Server(config, settings)
-        await server.serve(sockets=[listener])
+        metrics = Metrics(pool)
+        async with AsyncExitStack() as stack:
+            sessions = None
+            if isinstance(pool, ZygotePool):
+                sessions = await stack.enter_async_context(Sessions(pool, settings, metrics))
+            config = uvicorn.Config(
+                create_app(pool, settings, layers, metrics, sessions),
+                http="httptools",
+                lifespan="off",
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=settings.drain_s,
+            )
+            server = _Server(config, settings)
+            await server.serve(sockets=[listener])
 
 
 def _pool(settings: SandboxSettings) -> Pool:

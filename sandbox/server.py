@@ -6,7 +6,6 @@ HTTP 200 means that the program ran: its own failure is in the result. Other ans
 
 from __future__ import annotations
 
-import asyncio
 import math
 import sys
 from dataclasses import asdict
@@ -15,7 +14,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from .. import __version__
@@ -23,36 +21,45 @@ from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxEr
 from ..schemas.run import RunLimits, RunRequest, RunResult
 from .batch import BatchLine, BatchRequest, check_each, stream
 from .disconnect import ClientGoneError, while_connected
+from .http_answers import json_answer
 from .http_body import BodyCap, read_model
 from .job import LANGUAGES
 from .metrics import CONTENT_TYPE, Metrics
-from .notebook import RunJupyterRequest, RunJupyterResponse
 from .openapi import answers, body_of, describe
 from .pool import Pool
 from .runs import Runs
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
+from .session_errors import SessionRefusedError
+from .session_routes import add_session_routes
+from .sessions import Sessions
 from .settings import SandboxSettings
 
 _CLIENT_CLOSED_REQUEST = 499
-_LARGE_CHARS = 262_144
 
 
-def create_app(pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = ()) -> FastAPI:
+def create_app(
+    pool: Pool,
+    settings: SandboxSettings,
+    layers: tuple[str, ...] = (),
+    metrics: Metrics | None = None,
+    sessions: Sessions | None = None,
+) -> FastAPI:
     """The sandbox's HTTP interface to `pool`, which must be open and stay so.
 
     Args:
         layers: names of the isolation layers that were verified, for `/v1/info`.
+        sessions: open, too; None for a pool that can have none.
     """
     app = FastAPI(title="Rollbox sandbox", version=__version__)
-    runs = Runs(pool, settings, Metrics(pool))
+    runs = Runs(pool, settings, metrics or Metrics(pool))
     app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
     app.add_exception_handler(RollboxError, _rollbox_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientGoneError, _client_gone)
     app.add_exception_handler(Exception, _unexpected)
     _add_run_routes(app, runs)
-    _add_notebook_route(app, runs)
-    _add_state_routes(app, pool, settings, layers)
+    add_session_routes(app, sessions)
+    _add_state_routes(app, pool, settings, layers, sessions)
     _add_metrics_route(app, runs)
     describe(app, settings)
     return app
@@ -63,7 +70,7 @@ def _add_run_routes(app: FastAPI, runs: Runs) -> None:
     async def run(request: Request) -> Response:
         """Run a program; answers with a RunResult."""
         asked = await read_model(request, RunRequest)
-        return await _json(await while_connected(request, runs.run(asked)))
+        return await json_answer(await while_connected(request, runs.run(asked)))
 
     @app.post("/v1/batch", openapi_extra=body_of(BatchRequest), responses=answers(BatchLine, "application/x-ndjson"))
     async def batch(request: Request) -> StreamingResponse:
@@ -84,19 +91,7 @@ def _add_run_routes(app: FastAPI, runs: Runs) -> None:
         except OverloadedError as error:
             # verl's client retries 504 and nothing else; after a 429 it would count the test as failed.
             return _overloaded(HTTPStatus.GATEWAY_TIMEOUT, error)
-        return await _json(answer)
-
-
-def _add_notebook_route(app: FastAPI, runs: Runs) -> None:
-    @app.post("/run_jupyter", openapi_extra=body_of(RunJupyterRequest), responses=answers(RunJupyterResponse))
-    async def run_jupyter(request: Request) -> Response:
-        """SandboxFusion's call for cells that share their state."""
-        asked = await read_model(request, RunJupyterRequest)
-        try:
-            result = await while_connected(request, runs.run(asked.to_run_request()))
-            return await _json(RunJupyterResponse.from_result(result, len(asked.cells)))
-        except SandboxError as error:
-            return await _json(RunJupyterResponse.from_error(error))
+        return await json_answer(answer)
 
 
 def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
@@ -110,7 +105,9 @@ def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
         return PlainTextResponse(runs.metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...]) -> None:
+def _add_state_routes(
+    app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...], sessions: Sessions | None
+) -> None:
     @app.get("/v1/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
@@ -128,18 +125,12 @@ def _add_state_routes(app: FastAPI, pool: Pool, settings: SandboxSettings, layer
             "python": ".".join(map(str, sys.version_info[:3])),
             "isolation": list(layers),
             "pool": asdict(pool.info()),
+            "sessions": None if sessions is None else {"live": sessions.live, "most": settings.max_sessions},
             "default_limits": RunLimits().model_dump(),
             "max_wall_s": settings.max_wall_s,
             "max_memory_mb": settings.max_memory_mb,
             "max_body_mb": settings.max_body_mb,
         }
-
-
-async def _json(answer: BaseModel) -> Response:
-    files: dict[str, str] = getattr(answer, "files", {})
-    large = sum(map(len, files.values())) > _LARGE_CHARS
-    text = await asyncio.to_thread(answer.model_dump_json) if large else answer.model_dump_json()
-    return Response(text, media_type="application/json")
 
 
 def _error(status: int, kind: ErrorKind, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -151,6 +142,8 @@ def _overloaded(status: int, error: OverloadedError) -> JSONResponse:
 
 
 async def _rollbox_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, SessionRefusedError):
+        return _error(error.status, error.kind, str(error))
     if isinstance(error, ToolError):
         return _error(HTTPStatus.UNPROCESSABLE_ENTITY, error.kind, str(error))
     if isinstance(error, OverloadedError):

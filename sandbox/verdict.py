@@ -13,10 +13,10 @@ from .capture import Capture
 from .jail import policy
 from .jail.frames import JobLimits, Outcome
 
-_MEMORY_ERROR = re.compile(r"(?:\w+\.)*_?\w*MemoryError\b")
+MEMORY_ERROR = re.compile(r"(?:\w+\.)*_?\w*MemoryError\b")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _OWN_LINE = re.compile(rf'^  File "{policy.WORK_DIR}/_*main\.py", line (\d+)', re.MULTILINE)
-_BY_REASON = {"wall": RunStatus.TIMEOUT, "memory": RunStatus.MEMORY, "server": RunStatus.OUTPUT_LIMIT}
+BY_REASON = {"wall": RunStatus.TIMEOUT, "memory": RunStatus.MEMORY, "server": RunStatus.OUTPUT_LIMIT}
 
 
 def judge(
@@ -38,7 +38,7 @@ def judge(
         stderr_bytes=stderr.total_bytes,
         stdout_truncated=stdout.truncated,
         stderr_truncated=stderr.truncated,
-        hint=_hint(request, outcome, last_line),
+        hint=hint(outcome["unfetched"], last_line, has_stdin=request.stdin is not None),
         error_line=_error_line(error_text) if code == 1 and status is not RunStatus.TIMEOUT else None,
         last_expression=_value(files.pop(policy.VALUE_FILE, None)) if request.echo_last_expression else None,
         figures=[files.pop(name) for name in policy.FIGURE_FILES if name in files] if request.figures else [],
@@ -61,23 +61,24 @@ def _value(content: str | None) -> str | None:
 
 
 def _status(outcome: Outcome, limits: JobLimits, code: int, last_line: str) -> RunStatus:
-    if outcome["reason"] in _BY_REASON:
-        return _BY_REASON[outcome["reason"]]
+    if outcome["reason"] in BY_REASON:
+        return BY_REASON[outcome["reason"]]
     if code == -signal.SIGXCPU:
         return RunStatus.TIMEOUT
     # The kernel's second answer to too much CPU time, for a program that caught the first.
     if code == -signal.SIGKILL and outcome["cpu_s"] >= math.ceil(limits["cpu_s"]):
         return RunStatus.TIMEOUT
-    if code == 1 and _MEMORY_ERROR.match(last_line):
+    if code == 1 and MEMORY_ERROR.match(last_line):
         return RunStatus.MEMORY
     return RunStatus.OK if code == 0 else RunStatus.ERROR
 
 
-def _hint(request: RunRequest, outcome: Outcome, last_line: str) -> str | None:
-    if outcome["unfetched"]:
-        sizes = ", ".join(f"{name} ({size} bytes)" for name, size in outcome["unfetched"].items())
+def hint(unfetched: dict[str, int], last_line: str, *, has_stdin: bool) -> str | None:
+    """Advice on a common mistake, by the last line of stderr."""
+    if unfetched:
+        sizes = ", ".join(f"{name} ({size} bytes)" for name, size in unfetched.items())
         return f"too large to send back: {sizes}"
-    if last_line.startswith("EOFError") and request.stdin is None:
+    if last_line.startswith("EOFError") and not has_stdin:
         return "no stdin is attached, so input() has nothing to read: put the data in the code, or pass `stdin`"
     if last_line.startswith("SyntaxError: 'await' outside"):
         return (

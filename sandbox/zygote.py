@@ -34,6 +34,7 @@ class JailParts:
     interpreter: Interpreter
     bundle: int
     seccomp: bytes
+    session_seccomp: bytes
 
 
 class Zygote:
@@ -95,6 +96,7 @@ class Zygote:
             hidden_env=list(_ZYGOTE_ENV),
             tier=self._tier,
             seccomp=base64.b64encode(self._parts.seccomp).decode("ascii"),
+            session_seccomp=base64.b64encode(self._parts.session_seccomp).decode("ascii"),
         )
 
     def _readable(self) -> None:
@@ -127,6 +129,14 @@ class Zygote:
         Raises:
             SandboxError: the zygote is gone.
         """
+        return Slot(self.new_channel(), on_ready, on_lost)
+
+    def new_channel(self) -> socket.socket:
+        """Have a slot made; returns our end of its channel.
+
+        Raises:
+            SandboxError: the zygote is gone.
+        """
         if self._channel is None:
             raise SandboxError("the zygote is gone")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -137,7 +147,7 @@ class Zygote:
             raise SandboxError(f"the zygote does not answer: {error.strerror}") from error
         finally:
             theirs.close()
-        return Slot(ours, on_ready, on_lost)
+        return ours
 
     def reap(self) -> None:
         """Let the zygote look for slots that have ended."""

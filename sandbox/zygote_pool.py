@@ -9,17 +9,19 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from ..schemas.errors import ConfigError, SandboxError
+from ..schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
 from ..schemas.run import RunRequest, RunResult
+from ..schemas.session import SessionRequest
 from .admission import Admission
 from .capture import Capture
 from .failures import NotStartedError
-from .imports import tier_of
+from .family import Family
+from .imports import tier_for, tier_of
 from .interpreter import Interpreter
 from .jail import tiers
 from .jail.bundle import bundle
 from .jail.seccomp import compile_filter
-from .job import check_language, fetched_names, is_large, job_limits, slot_job
+from .job import check_language, fetched_names, is_large, job_limits, session_job, slot_job
 from .launch import memory_file
 from .pool import PoolInfo, installed
 from .tier import Tier
@@ -49,7 +51,7 @@ class ZygotePool:
         self._preload = preload
         self._admission = Admission(slots, queue)
         self._bundle = memory_file(bundle())
-        parts = JailParts(Interpreter.current(), self._bundle, compile_filter())
+        parts = JailParts(Interpreter.current(), self._bundle, compile_filter(), compile_filter(for_sessions=True))
         # One more than can run: a slot is made ready again while the next call is in another.
         self._tiers = {name: Tier(name, parts, slots + 1) for name in tiers.MODULES}
 
@@ -82,6 +84,30 @@ class ZygotePool:
     def packages(self) -> dict[str, dict[str, str]]:
         return {name: installed(tiers.MODULES[name]) for name in self._tiers}
 
+    @property
+    def admission(self) -> Admission:
+        """What runs and cells wait for."""
+        return self._admission
+
+    async def open_session(self, request: SessionRequest) -> tuple[str, Family]:
+        """A slot with a session that has no cells yet, and the name of its tier. It takes no place of the admission.
+
+        Raises:
+            ToolError: (kind `arguments`) the request cannot be served as it is; the text names the field.
+            SandboxError: the session could not be opened.
+        """
+        tier = self._tiers[tier_for(request.packages)]
+        job = await asyncio.to_thread(session_job, request) if is_large(request) else session_job(request)
+        family = await tier.family()
+        await family.open(job)
+        held_bytes = 0 if tier.zygote is None else tier.zygote.data_bytes
+        if held_bytes + _ROOM_BYTES > request.limits.memory_mb << 20:
+            family.close()
+            least_mb = (held_bytes + _ROOM_BYTES >> 20) + 1
+            text = f"limits.memory_mb: a session of the tier {tier.name!r} needs {least_mb} at least"
+            raise ToolError(text, ErrorKind.ARGUMENTS)
+        return tier.name, family
+
     async def run(self, request: RunRequest) -> RunResult:
         check_language(request)
         async with self._admission.slot(request.client) as queue_ms:
@@ -107,7 +133,7 @@ class ZygotePool:
 
     async def _run(self, request: RunRequest) -> RunResult:
         asked_s = time.monotonic()
-        limits = job_limits(request)
+        limits = job_limits(request.limits)
         tier, fresh = self._tier(request)
         if is_large(request):
             job = await asyncio.to_thread(slot_job, request, limits, fresh_interpreter=fresh)

@@ -55,6 +55,10 @@ BASE_ENV = {
     "OMP_NUM_THREADS": "1",
 }
 
+CAP_SYS_CHROOT = 1 << 18
+FAMILY_MOST = 64
+"""Members that a session and its forks may have at a time: they live in one slot."""
+
 EXTRAS_DIR = ".rollbox"
 VALUE_FILE = f"{EXTRAS_DIR}/value"
 FIGURE_FILES = tuple(f"{EXTRAS_DIR}/figure-{number}.png" for number in range(1, 17))
@@ -63,6 +67,8 @@ FIGURE_FILES = tuple(f"{EXTRAS_DIR}/figure-{number}.png" for number in range(1, 
 # --- what is counted -------------------------------------------------------------------------------------------------
 
 WATCH_INTERVAL_S = 0.05
+IDLE_WATCH_INTERVAL_S = 10.0
+"""How often a session is looked at between its cells."""
 MAX_FETCH_BYTES = 32 * 1024 * 1024
 OWN_PROCESSES = 2
 """Launcher and init live in the program's user namespace, where RLIMIT_NPROC counts them too."""
@@ -126,5 +132,10 @@ SLOT_NAMESPACES = sum(NAMESPACE_FLAGS[f"CLONE_NEW{name}"] for name in ("USER", "
 SOCKET_FAMILIES = (1, 2, 10, 16)
 """unix, inet, inet6, netlink. The rest is refused: vsock, for one, ignores network namespaces and reaches the host."""
 SOCKET_FAMILY_MAX = 16
+SESSION_SYSCALLS = ("chroot",)
+"""Allowed for sessions: a copy enters its own view of the folders by it. The view is the root of a mount namespace, so
+that nothing lies above it."""
+PR_SET_DUMPABLE = 4
+"""Refused: a process that is not dumpable hides from init, which would not count its memory."""
 TIOCSTI = 0x5412
 """The ioctl that types into a terminal."""
