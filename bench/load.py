@@ -103,7 +103,7 @@ async def disconnects(url: str, times: int) -> None:
 
 async def run(calls: int, connections: int, slots: int) -> None:
     mounts = Path("/proc/self/mountinfo").read_text().count("\n")
-    async with Sandbox.embedded(slots=slots, queue=connections) as sandbox:
+    async with Sandbox.embedded(shared=False, slots=slots, queue=connections) as sandbox:
         pid = sandbox.server_pid
         assert pid is not None
         await load(sandbox.url, pid, calls, connections)

@@ -213,7 +213,7 @@ async def run(load: Load, peers: dict[str, str]) -> None:
         await row("bwrap --unshare-all", command_call(*bwrap()), commands_cpu_s if commands.sees_orphans else None)
     commands.close()
     for kind in ("process", "zygote"):
-        async with Sandbox.embedded(pool=kind, preload="bare,math,data") as sandbox:
+        async with Sandbox.embedded(shared=False, pool=kind, preload="bare,math,data") as sandbox:
             assert sandbox.server_pid is not None
             meter = CpuMeter(sandbox.server_pid)
             await row(f"rollbox, {kind} pool", rollbox_call(sandbox), meter.seconds)

@@ -25,6 +25,8 @@ def serve(
     drain_s: Annotated[int, typer.Option(help="Seconds that SIGTERM leaves running programs.")] = 30,
     pool: Annotated[str, typer.Option(help="zygote: fork ahead; process: a new interpreter for each call.")] = "zygote",
     preload: Annotated[str, typer.Option(help="Zygotes to start before serving, such as math,data.")] = "",
+    isolation: Annotated[str, typer.Option(help="full, or layers to do without, such as no-seccomp.")] = "full",
+    allow_hosts: Annotated[str, typer.Option(help="Hosts that programs may ask to reach, such as pypi.org:443.")] = "",
 ) -> None:
     """Serve the sandbox over HTTP (native API, and SandboxFusion's /run_code)."""
     try:
@@ -46,6 +48,8 @@ def serve(
         "drain_s": drain_s,
         "pool": pool,
         "preload": preload,
+        "isolation": isolation,
+        "allow_hosts": allow_hosts,
     }
     if slots is not None:
         options["slots"] = slots

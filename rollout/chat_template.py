@@ -2,18 +2,39 @@
 
 Generated ids are kept as sampled; rendering the whole conversation again would tokenise them anew and can give other
 ids. So a tool message is rendered behind a stand-in for the turn before it, and only what the template adds after that
-turn's end is tokenised. `ChatTemplate` proves at start-up that this equals the full render.
+turn's end is tokenised. `ChatTemplate` proves at start-up, on a conversation with two rounds of tools, that a prompt,
+turns and deltas put together are the full render.
+
+One difference is meant: templates such as Qwen3's leave the thinking of earlier turns out when they render them again.
+What the model sampled stays in its context here, so that the tokens that are trained are the tokens that were there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, cast
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, cast
 
 from ..schemas.errors import ConfigError
 from ..schemas.tool import ToolSchema
 
-_STAND_IN = [{"role": "user", "content": "question"}, {"role": "assistant", "content": "reply"}]
+_logger = logging.getLogger(__name__)
+
+Check = Literal["strict", "warn", "off"]
+
+_MARKER = "rollboxstandin"
+_QUESTION = {"role": "user", "content": "question"}
+_ANSWERING = {"role": "assistant", "content": _MARKER}
+# For templates that refuse a tool message behind a turn that called none.
+_CALLING = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [
+        {"id": "call00001", "type": "function", "function": {"name": "tool", "arguments": {"text": _MARKER}}}
+    ],
+}
+_THINKING = re.compile(r"<think>(?:(?!<think>).)*?</think>\s*|<think>\s*", re.DOTALL)
 
 
 class Tokenizer(Protocol):
@@ -34,59 +55,91 @@ class ChatTemplate:
 
     Args:
         tokenizer: must have a chat template and an end-of-turn token (`eos_token`).
+        check: what to do when the deltas do not add up to the full render: `strict` refuses, `warn` logs, `off` does
+            not look.
+        end_token_ids: further tokens that end a turn, such as Llama-3's `<|eom_id|>`.
+        template_kwargs: further variables of the template, such as `{"enable_thinking": False}`.
+
+    Attributes:
+        end_token_ids: all that end a turn; the first is what the template writes.
+        opens_thinking: the prompt ends inside an open `<think>`, so that the model writes only the end of it.
+        keeps_thinking: the template would leave the thinking of earlier turns out; here it is kept as sampled.
 
     Raises:
         ConfigError: there is no template or end token, or a delta would not equal the full render.
     """
 
-    def __init__(self, tokenizer: Tokenizer, tool_schemas: Sequence[ToolSchema]) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        tool_schemas: Sequence[ToolSchema],
+        *,
+        check: Check = "strict",
+        end_token_ids: Sequence[int] = (),
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
         if tokenizer.eos_token is None or tokenizer.eos_token_id is None:
             raise ConfigError("tokenizer: no eos_token; set it to the token that ends a turn (such as <|im_end|>)")
         self.tokenizer = tokenizer
         self._end_token: str = tokenizer.eos_token
-        self.end_token_id: int = tokenizer.eos_token_id
+        self.end_token_ids = (tokenizer.eos_token_id, *end_token_ids)
+        self._kwargs = dict(template_kwargs or {})
         self._tools = [schema.as_template_dict() for schema in tool_schemas] or None
-        self._check()
+        self._delta_tools = self._tools
+        self._stand_in = self._usable_stand_in()
+        self.opens_thinking = self._render([_QUESTION]).rstrip().endswith("<think>")
+        self.keeps_thinking = False
+        if check != "off":
+            self._check(check)
+        self._leave_tools_out_of_deltas()
 
     def prompt_ids(self, messages: list[dict[str, Any]]) -> list[int]:
         """[P] ids of the conversation, ending where the assistant is to speak."""
-        return self._encode(self._render(messages, generate=True))
+        return self._encode(self._render(messages))
 
-    def context_ids(self, messages: list[dict[str, Any]]) -> list[int]:
-        """Ids that go between a finished assistant turn (its end token included) and the next one.
+    def context_ids(self, messages: list[dict[str, Any]], *, ended: bool = True) -> list[int]:
+        """Ids that go between a finished assistant turn and the next one.
 
         Args:
             messages: tool or user messages that follow the turn.
+            ended: the turn's last id is an end token. Otherwise (it ended at another stop token) one is put first.
         """
-        full = self._render([*_STAND_IN, *messages], generate=True)
-        end = self._end_of_turn(self._render(_STAND_IN, generate=False))
-        return self._encode(full[end:])
+        text = self._delta(messages)
+        return self._encode(text if ended else self._end_token + text)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of generated ids, without the end token. Other special tokens stay visible."""
         ids = list(token_ids)
-        if ids and ids[-1] == self.end_token_id:
+        if self.has_ended(ids):
             ids.pop()
         return self.tokenizer.decode(ids, skip_special_tokens=False)
 
-    def _check(self) -> None:
-        # Two tool messages: templates such as Qwen2.5's merge neighbours into one turn.
-        after = [{"role": "tool", "content": "12"}, {"role": "tool", "content": "a\nb"}]
-        base = self._render(_STAND_IN, generate=False)
-        full = self._render([*_STAND_IN, *after], generate=True)
-        if not full.startswith(base[: self._end_of_turn(base)]):
-            raise ConfigError(
-                "chat template: it writes an assistant turn differently once a tool message follows; "
-                "token-exact rollouts need a template that leaves earlier turns as they are"
-            )
-        whole = self._encode(full)
-        parts = self._encode(base[: self._end_of_turn(base)]) + self.context_ids(after)
-        if whole != parts:
-            first = next((i for i, (a, b) in enumerate(zip(whole, parts, strict=False)) if a != b), len(parts))
-            raise ConfigError(f"chat template: tool messages tokenise differently as a delta, from token {first} on")
+    def has_ended(self, token_ids: Sequence[int]) -> bool:
+        """Whether generated ids end with an end token."""
+        return bool(token_ids) and token_ids[-1] in self.end_token_ids
+
+    def _usable_stand_in(self) -> dict[str, Any]:
+        """The assistant turn behind which this template renders tool messages."""
+        failures: list[str] = []
+        for turn in (_ANSWERING, _CALLING):
+            try:
+                rendered = self._render([_QUESTION, turn, *_tool_messages(["1"])])
+            except ConfigError as error:
+                failures.append(str(error))
+                continue
+            if _MARKER in rendered:
+                return turn
+            failures.append("chat template: it does not show the assistant's turn before a tool message")
+        raise ConfigError(failures[0])
+
+    def _delta(self, messages: list[dict[str, Any]]) -> str:
+        """What the template writes after the end token of the turn before `messages`."""
+        text = self._render_with(self._delta_tools, [_QUESTION, self._stand_in, *_with_ids(messages)])
+        return text[self._end_of_turn(text) :]
 
     def _end_of_turn(self, rendered: str) -> int:
-        at = rendered.rfind(self._end_token)
+        """Where the last stand-in's turn ends."""
+        at = rendered.find(self._end_token, rendered.rfind(_MARKER))
         if at < 0:
             raise ConfigError(
                 f"chat template: an assistant turn does not end with the eos_token {self._end_token!r}; "
@@ -94,12 +147,72 @@ class ChatTemplate:
             )
         return at + len(self._end_token)
 
-    def _render(self, messages: list[dict[str, Any]], *, generate: bool) -> str:
+    def _check(self, check: Check) -> None:
+        problem = self._text_problem() or self._token_problem()
+        if problem and check == "strict":
+            raise ConfigError(f"chat template: {problem}; with check='warn' rollouts go on without being token-exact")
+        if problem:
+            _logger.warning("chat template: %s", problem)
+
+    def _text_problem(self) -> str | None:
+        """Compare a conversation put together from its parts with its full render."""
+        # Two tool messages: templates such as Qwen2.5's merge neighbours into one turn.
+        first, second = _tool_messages(["12", "a\nb"]), _tool_messages(["3"])
+        full = self._render([_QUESTION, self._stand_in, *first, self._stand_in, *second])
+        prompt = self._render([_QUESTION])
+        turn = self._turn_text(prompt)
+        parts = prompt + turn + self._delta(first) + turn + self._delta(second)
+        if parts == full:
+            return None
+        if _THINKING.sub("", parts) == _THINKING.sub("", full):
+            self.keeps_thinking = True
+            return None
+        at = next((i for i, (a, b) in enumerate(zip(parts, full, strict=False)) if a != b), min(len(parts), len(full)))
+        return (
+            "an earlier turn, or the messages after it, are written differently once more follows: "
+            f"{parts[at : at + 40]!r} becomes {full[at : at + 40]!r}"
+        )
+
+    def _turn_text(self, prompt: str) -> str:
+        """The stand-in's turn as a model would write it behind the prompt, its end token included."""
+        text = self._render([_QUESTION, self._stand_in], generate=False)
+        end = self._end_of_turn(text)
+        if text.startswith(prompt):
+            return text[len(prompt) : end]
+        return text[text.rfind(_MARKER) : end]
+
+    def _token_problem(self) -> str | None:
+        text = self._render([_QUESTION, self._stand_in, *_tool_messages(["12", "a\nb"])])
+        end = self._end_of_turn(text)
+        whole, parts = self._encode(text), self._encode(text[:end]) + self._encode(text[end:])
+        if whole == parts:
+            return None
+        first = next((i for i, (a, b) in enumerate(zip(whole, parts, strict=False)) if a != b), len(parts))
+        return f"tool messages tokenise differently as a delta, from token {first} on"
+
+    def _leave_tools_out_of_deltas(self) -> None:
+        """The schemas are the longest part of a render; no known template repeats them after a tool message."""
+        messages = _tool_messages(["12", "a\nb"])
+        delta = self._delta(messages)
+        self._delta_tools = None
+        try:
+            if self._delta(messages) == delta:
+                return
+        except ConfigError:
+            pass  # a template may be written for tools only
+        self._delta_tools = self._tools
+
+    def _render(self, messages: list[dict[str, Any]], *, generate: bool = True) -> str:
+        return self._render_with(self._tools, messages, generate)
+
+    def _render_with(
+        self, tools: list[dict[str, Any]] | None, messages: list[dict[str, Any]], generate: bool = True
+    ) -> str:
         try:
             return cast(
                 str,
                 self.tokenizer.apply_chat_template(
-                    messages, tools=self._tools, tokenize=False, add_generation_prompt=generate
+                    messages, tools=tools, tokenize=False, add_generation_prompt=generate, **self._kwargs
                 ),
             )
         except Exception as error:
@@ -107,3 +220,15 @@ class ChatTemplate:
 
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+
+def _tool_messages(texts: Sequence[str]) -> list[dict[str, Any]]:
+    return _with_ids([{"role": "tool", "content": text} for text in texts])
+
+
+def _with_ids(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tool messages with the name and the id that some templates insist on (Mistral's: nine letters and digits)."""
+    return [
+        {"name": "tool", "tool_call_id": f"call{number:05}", **message} if message["role"] == "tool" else message
+        for number, message in enumerate(messages, start=1)
+    ]

@@ -93,7 +93,7 @@ class RolloutLoop:
                 progress.end_turn(ParsedTurn(content=progress.texts[-1]))
                 full = self._room(progress) <= 0
                 return StopReason.CONTEXT_FULL if full else StopReason.TURN_TRUNCATED
-            parsed = self.parser.parse(progress.texts[-1])
+            parsed = self._parse(progress.texts[-1])
             progress.end_turn(parsed)
             if not parsed.calls and not parsed.problems:
                 return StopReason.ANSWERED
@@ -106,6 +106,10 @@ class RolloutLoop:
             if not self._append(progress, turn, answers):
                 return StopReason.CONTEXT_FULL
         return StopReason.MAX_TURNS
+
+    def _parse(self, text: str) -> ParsedTurn:
+        # Where the prompt opens the thinking, what the model wrote begins inside it.
+        return self.parser.parse(f"<think>{text}" if self.template.opens_thinking else text)
 
     def _room(self, progress: TrajectoryProgress) -> int:
         """Tokens that may still be generated."""
@@ -145,7 +149,8 @@ class RolloutLoop:
         """Add the tool messages to the conversation; False when they leave no room to answer."""
         messages: list[dict[str, Any]] = [{"role": "tool", "content": text} for text, _ in answers]
         progress.messages += messages
-        ids = self.template.context_ids(messages)
+        ended = self.template.has_ended(progress.conversation.response_ids)
+        ids = self.template.context_ids(messages, ended=ended)
         if len(ids) >= self._room(progress):
             return False
         span = progress.conversation.add_context(turn, ids)

@@ -28,6 +28,7 @@ from ..schemas.session import SessionRequest
 from . import backoff
 from .embedded import EmbeddedServer
 from .session_client import SandboxSession, opened
+from .shared_server import SharedServer
 
 _QUEUE_ALLOWANCE_S = 300.0
 _SHOWN_CHARS = 200
@@ -40,7 +41,7 @@ class Sandbox:
     Build one with `connect` or `embedded`.
     """
 
-    def __init__(self, url: str | None, server: EmbeddedServer | None, max_retries: int) -> None:
+    def __init__(self, url: str | None, server: EmbeddedServer | SharedServer | None, max_retries: int) -> None:
         self._url = url
         self._server = server
         self.max_retries = max_retries
@@ -61,13 +62,15 @@ class Sandbox:
         return cls(check_url(url), None, max_retries)
 
     @classmethod
-    def embedded(cls, *, max_retries: int = 5, **settings: Any) -> Self:
-        """A server of one's own, started on entering the context and ended with it, or with this process.
+    def embedded(cls, *, max_retries: int = 5, shared: bool = True, **settings: Any) -> Self:
+        """A server of this machine, started on entering the context if there is none yet.
 
         Args:
+            shared: processes of one user that ask for the same settings share one server, which ends with the last of
+                them. Otherwise a server of one's own, which ends with the context, or with this process.
             settings: of `SandboxSettings`, such as `slots` and `queue`.
         """
-        return cls(None, EmbeddedServer(settings), max_retries)
+        return cls(None, SharedServer(settings) if shared else EmbeddedServer(settings), max_retries)
 
     @property
     def url(self) -> str:

@@ -88,7 +88,7 @@ def encoded(text: str) -> bytes:
         raise ToolError(f"code or stdin: not valid Unicode: {error.reason}", ErrorKind.ARGUMENTS) from error
 
 
-def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool) -> bytes:
+def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool, doors: list[tuple[str, int]]) -> bytes:
     """The block that a ready child reads.
 
     Raises:
@@ -105,6 +105,7 @@ def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool)
         echoes=request.echo_last_expression,
         figures=request.figures,
         session=False,
+        doors=doors,
         fresh_interpreter=fresh_interpreter or any(name.startswith(_START_UP_VARIABLES) for name in request.env),
         limits=limits,
     )
@@ -128,6 +129,7 @@ def session_job(request: SessionRequest) -> bytes:
         echoes=False,
         figures=False,
         session=True,
+        doors=[],
         fresh_interpreter=False,
         # Each cell sets its own limit of CPU time.
         limits=job_limits(limits) | {"cpu_s": _UNLIMITED_CPU_S},

@@ -14,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 
 from ..schemas.errors import ErrorKind
 from .job import LANGUAGES
+from .network import NetworkPolicy
 from .settings import SandboxSettings
 
 _REF = "#/components/schemas/{model}"
@@ -84,7 +85,10 @@ def _add_caps(components: dict[str, Any], settings: SandboxSettings) -> None:
     limits = components["RunLimits"]["properties"]
     limits["wall_s"]["maximum"] = settings.max_wall_s
     limits["memory_mb"]["maximum"] = settings.max_memory_mb
-    components["RunRequest"]["properties"]["language"]["enum"] = list(LANGUAGES)
+    run = components["RunRequest"]["properties"]
+    run["language"]["enum"] = list(LANGUAGES)
+    hosts = NetworkPolicy(settings.allow_hosts).names
+    run["allow_hosts"] |= {"items": {"type": "string", "enum": hosts}} if hosts else {"items": False}
     memory_mb = {"minimum": limits["memory_mb"]["minimum"], "maximum": settings.max_memory_mb}
     for model, wall in (("RunCodeRequest", "run_timeout"), ("RunJupyterRequest", "total_timeout")):
         fields = components[model]["properties"]

@@ -16,10 +16,10 @@ from .admission import Admission
 from .capture import Capture
 from .failures import explained
 from .interpreter import Interpreter
+from .isolation import FULL_ISOLATION, Isolation
 from .jail import policy
 from .jail.bundle import bundle
 from .jail.frames import Job
-from .jail.seccomp import compile_filter
 from .job import check_language, encoded, is_large, job_limits, program_name
 from .launch import Launch, memory_file
 from .pool import PoolInfo
@@ -31,14 +31,15 @@ _SETUP_GRACE_S = 30.0
 class ProcessPool:
     """A Pool of nothing kept ready. Costs one interpreter start for the launcher and one for the program."""
 
-    def __init__(self, slots: int, queue: int) -> None:
+    def __init__(self, slots: int, queue: int, *, isolation: Isolation = FULL_ISOLATION) -> None:
         """
         Raises:
             ConfigError: libseccomp is missing.
         """
         self._admission = Admission(slots, queue)
         self._interpreter = Interpreter.current()
-        self._seccomp = base64.b64encode(compile_filter()).decode("ascii")
+        self._seccomp = base64.b64encode(isolation.seccomp_filter()).decode("ascii")
+        self._namespaces = isolation.namespaces(policy.ALL_NAMESPACES)
         self._bundle = memory_file(bundle())
         self._runs: set[asyncio.Task[RunResult]] = set()
 
@@ -62,7 +63,7 @@ class ProcessPool:
 
     async def run(self, request: RunRequest) -> RunResult:
         check_language(request)
-        for field in ("echo_last_expression", "figures"):
+        for field in ("echo_last_expression", "figures", "allow_hosts"):
             if getattr(request, field):
                 raise ToolError(f"{field}: a server started with --pool process cannot do this", ErrorKind.ARGUMENTS)
         task = asyncio.ensure_future(self._admitted(request))
@@ -106,6 +107,7 @@ class ProcessPool:
         program = program_name(request)
         return Job(
             binds=list(self._interpreter.binds),
+            namespaces=self._namespaces,
             command=[self._interpreter.executable, f"{policy.WORK_DIR}/{program}", *request.args],
             env={**policy.BASE_ENV, **request.env},
             program=program,

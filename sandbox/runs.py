@@ -7,6 +7,7 @@ from ..schemas.run import RunLimits, RunRequest, RunResult
 from .idempotency import Idempotency
 from .job import check_language
 from .metrics import Metrics
+from .network import NetworkPolicy
 from .pool import Pool
 from .settings import SandboxSettings
 
@@ -20,6 +21,7 @@ class Runs:
         """How many runs of one batch may wait or run at a time."""
         self._pool = pool
         self._settings = settings
+        self._network = NetworkPolicy(settings.allow_hosts)
         self._idempotency = Idempotency()
 
     async def run(self, request: RunRequest) -> RunResult:
@@ -49,6 +51,8 @@ class Runs:
             ToolError: (kind `arguments`) it asks for what this server does not give.
         """
         check_language(request)
+        if request.allow_hosts:
+            self._network.granted(request.allow_hosts)
         check_limits(request.limits, self._settings)
 
 

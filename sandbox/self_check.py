@@ -11,6 +11,7 @@ from typing import Any
 from ..schemas.errors import ConfigError, SandboxError
 from ..schemas.run import RunLimits, RunRequest, RunStatus
 from .interpreter import Interpreter
+from .isolation import FULL_ISOLATION, Isolation, way_without
 from .jail import policy
 from .pool import Pool
 
@@ -49,11 +50,12 @@ class _Layer:
     remedy: str
 
 
-async def check_isolation(pool: Pool) -> tuple[str, ...]:
+async def check_isolation(pool: Pool, isolation: Isolation = FULL_ISOLATION) -> tuple[str, ...]:
     """The names of the isolation layers, each verified from inside.
 
     Raises:
-        ConfigError: a layer is missing, or the jail cannot be built; the text names it and the remedy.
+        ConfigError: a layer is missing that `isolation` does not lower, or the jail cannot be built; the text names it
+            and the remedy.
     """
     code = f"NAMESPACES = {NAMESPACES!r}\nPRIVATE = {private_folders()!r}\n{_PROBE}"
     request = RunRequest(code=code, limits=RunLimits(wall_s=60))
@@ -65,9 +67,9 @@ async def check_isolation(pool: Pool) -> tuple[str, ...]:
         raise ConfigError(f"isolation: the probe program ended with {result.status}: {result.stderr[-500:]}")
     layers = _layers(json.loads(result.stdout))
     for layer in layers:
-        if not layer.holds:
-            raise ConfigError(f"isolation: layer {layer.name!r} is missing; {layer.remedy}")
-    return tuple(layer.name for layer in layers)
+        if not layer.holds and not isolation.lowers(layer.name):
+            raise ConfigError(f"isolation: layer {layer.name!r} is missing; {layer.remedy}{way_without(layer.name)}")
+    return tuple(layer.name for layer in layers if layer.holds)
 
 
 def private_folders() -> dict[str, list[str]]:

@@ -19,13 +19,16 @@ import uvloop
 
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
+from .isolation import Isolation
 from .metrics import Metrics
+from .network import NetworkPolicy
 from .pool import Pool
 from .process_pool import ProcessPool
 from .self_check import check_isolation
 from .server import create_app
 from .sessions import Sessions
 from .settings import SandboxSettings
+from .users import Users
 from .zygote_pool import ZygotePool
 
 # More than half of a chunk of 128 KB, at 8 bytes a slot.
@@ -75,30 +78,37 @@ def _allow_many_descriptors() -> None:
 
 
 async def _serve(settings: SandboxSettings) -> None:
+    isolation = Isolation.parse(settings.isolation)
     listener = _bound(settings)
-    async with _pool(settings) as pool:
-        layers = await check_isolation(pool)
-        metrics = Metrics(pool)
-        async with AsyncExitStack() as stack:
-            sessions = None
-            if isinstance(pool, ZygotePool):
-                sessions = await stack.enter_async_context(Sessions(pool, settings, metrics))
-            config = uvicorn.Config(
-                create_app(pool, settings, layers, metrics, sessions),
-                http="httptools",
-                lifespan="off",
-                log_level="warning",
-                access_log=False,
-                timeout_graceful_shutdown=settings.drain_s,
-            )
-            server = _Server(config, settings)
+    async with _pool(settings, isolation) as pool, AsyncExitStack() as around:
+        layers = await check_isolation(pool, isolation)
+        metrics, sessions = Metrics(pool), None
+        if isinstance(pool, ZygotePool):
+            sessions = await around.enter_async_context(Sessions(pool, settings, metrics))
+        config = uvicorn.Config(
+            create_app(pool, settings, layers, metrics, sessions),
+            http="httptools",
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=settings.drain_s,
+        )
+        server = _Server(config, settings)
+        async with AsyncExitStack() as users:
+            if settings.users_socket is not None:
+                url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                await users.enter_async_context(Users(settings.users_socket, url, server.end_at_once))
             await server.serve(sockets=[listener])
 
 
-def _pool(settings: SandboxSettings) -> Pool:
+def _pool(settings: SandboxSettings, isolation: Isolation) -> Pool:
+    network = NetworkPolicy(settings.allow_hosts)
+    if network.names and (settings.pool == "process" or "net" in isolation.lowered):
+        raise ConfigError("allow_hosts: not with --pool process, and not without a network namespace (no-net)")
     if settings.pool == "process":
-        return ProcessPool(settings.slots, settings.queue)
-    return ZygotePool(settings.slots, settings.queue, [name for name in settings.preload.split(",") if name])
+        return ProcessPool(settings.slots, settings.queue, isolation=isolation)
+    preload = [name for name in settings.preload.split(",") if name]
+    return ZygotePool(settings.slots, settings.queue, preload, network=network, isolation=isolation)
 
 
 def _bound(settings: SandboxSettings) -> socket.socket:
@@ -129,6 +139,9 @@ class _Server(uvicorn.Server):
     def _parent_gone(self) -> None:
         assert self._settings.lifeline_fd is not None
         asyncio.get_running_loop().remove_reader(self._settings.lifeline_fd)
+        self.end_at_once()
+
+    def end_at_once(self) -> None:
         self.should_exit = True
         self.force_exit = True  # nobody is left to read the answers
 
@@ -138,7 +151,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = {name: value for name, value in vars(_parser().parse_args(arguments)).items() if value is not None}
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
-        serve(validated(SandboxSettings, options, "command line"))
+        settings = validated(SandboxSettings, options, "command line")
+        if settings.users_socket is not None and os.fork():
+            os._exit(0)  # a server that many share is the child of none of them
+        serve(settings)
     except ConfigError as error:
         print(f"rollbox sandbox cannot start: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_CANNOT_START

@@ -25,6 +25,7 @@ from .http_answers import json_answer
 from .http_body import BodyCap, read_model
 from .job import LANGUAGES
 from .metrics import CONTENT_TYPE, Metrics
+from .network import NetworkPolicy
 from .openapi import answers, body_of, describe
 from .pool import Pool
 from .runs import Runs
@@ -126,6 +127,7 @@ def _add_state_routes(
             "isolation": list(layers),
             "pool": asdict(pool.info()),
             "sessions": None if sessions is None else {"live": sessions.live, "most": settings.max_sessions},
+            "allowed_hosts": NetworkPolicy(settings.allow_hosts).names,
             "default_limits": RunLimits().model_dump(),
             "max_wall_s": settings.max_wall_s,
             "max_memory_mb": settings.max_memory_mb,

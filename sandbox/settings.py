@@ -15,16 +15,22 @@ class SandboxSettings(BaseModel):
         port: 0 takes a free one; `ready_fd` is then how to learn it.
         pool: `zygote` forks each program from an interpreter that has started already; `process` starts a new one for
             each, for kernels where user namespaces cannot be nested.
+        isolation: `full`, or the layers to do without where a machine lacks them, with commas between, such as
+            `no-seccomp,no-cgroup`. A layer that is missing without being named here keeps the server from starting.
         preload: tiers, with commas between, whose zygotes are started before the server serves: `math,data`. Others
             start with the first program that needs them.
         slots: programs that run at a time; the default is one per usable core.
         queue: requests that may wait for a slot; one more is answered with 429.
+        allow_hosts: hosts that programs may be allowed to reach, by name and port, with commas between:
+            `pypi.org:443,10.0.0.5:8000`. A program reaches those of them that its request names too.
         max_body_mb: the largest request body. `max_wall_s`, `max_memory_mb`: the most that a request may ask for.
         worker: number of this server among those that share its address; ids of its sessions begin with `s{worker}-`.
         max_sessions, max_sessions_per_client: live sessions in all, and of each client; one more is answered with 429.
         session_idle_s: how long a session may be without a cell. session_lifetime_s: how long it may live.
         drain_s: how long SIGTERM waits for running programs before it ends them.
         ready_fd: descriptor to which the port is written, as a line, once requests are served.
+        users_socket: path of a local socket. The server leaves the process that started it, and ends when nobody is
+            connected to it any more.
         lifeline_fd: descriptor of a pipe; the server ends when its other end closes.
     """
 
@@ -33,9 +39,11 @@ class SandboxSettings(BaseModel):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
     pool: Literal["zygote", "process"] = "zygote"
+    isolation: str = "full"
     preload: str = ""
     slots: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=4096)
     queue: int = Field(default=1024, ge=0)
+    allow_hosts: str = ""
     max_body_mb: int = Field(default=96, ge=1, le=1024)
     max_wall_s: float = Field(default=600.0, gt=0, le=3600)
     max_memory_mb: int = Field(default=16_384, ge=16)
@@ -47,3 +55,4 @@ class SandboxSettings(BaseModel):
     drain_s: int = Field(default=30, ge=0)
     ready_fd: int | None = Field(default=None, ge=3)
     lifeline_fd: int | None = Field(default=None, ge=3)
+    users_socket: str | None = None

@@ -19,8 +19,11 @@ from .job import block
 _READ_BYTES = 65_536
 _DEATH_GRACE_S = 5.0
 _SETUP_GRACE_S = 30.0
+_MOST_DOORS = 32
 _UNWATCHED_S = 0.04
 """How long limits other than the kernel's are not looked at. Most programs end sooner, and are spared the watch."""
+
+OnDoors = Callable[[list[socket.socket]], None]
 
 
 class Slot:
@@ -100,9 +103,19 @@ class Slot:
                 messages.send(self._channel, kind, self._number)
 
     async def run(
-        self, job: bytes, *, fetch_files: list[str], stdout: Capture, stderr: Capture, wall_s: float
+        self,
+        job: bytes,
+        *,
+        fetch_files: list[str],
+        stdout: Capture,
+        stderr: Capture,
+        wall_s: float,
+        on_doors: OnDoors | None = None,
     ) -> Outcome:
         """Run one job. When this returns or raises, its processes are gone, or the slot is given up.
+
+        Args:
+            on_doors: gets the listening sockets of a job that has doors, and owns them.
 
         Raises:
             ToolError: (kind `arguments`) the request is at fault.
@@ -111,7 +124,7 @@ class Slot:
         child, self._child = self._child, []
         self._ended = self._loop.create_future()
         try:
-            run = self._run = _Run(self._loop, child, job, (stdout, stderr), fetch_files)
+            run = self._run = _Run(self._loop, child, job, (stdout, stderr), fetch_files, on_doors)
         except OSError:
             self.close()  # in what state its child is, nobody knows
             raise
@@ -158,6 +171,7 @@ class _Run:
         job: bytes,
         captures: tuple[Capture, Capture],
         fetch_files: list[str],
+        on_doors: OnDoors | None,
     ) -> None:
         self._loop = loop
         self._fds = fds
@@ -172,7 +186,10 @@ class _Run:
         self._write()
         if self._unsent:
             loop.add_writer(self._job_fd, self._write)
-        if fetch_files:
+        self._on_doors = on_doors
+        if on_doors is not None:
+            loop.add_reader(self._job_fd, self._take_doors)
+        elif fetch_files:
             loop.add_reader(self._job_fd, self._collect)
         for fd, capture in zip(fds[1:], captures, strict=True):
             loop.add_reader(fd, self._read, fd, capture)
@@ -203,6 +220,18 @@ class _Run:
             capture.data_received(data)
         else:
             self._loop.remove_reader(fd)
+
+    def _take_doors(self) -> None:
+        with socket.socket(fileno=os.dup(self._job_fd)) as job:
+            try:
+                _, fds, _, _ = socket.recv_fds(job, 1, _MOST_DOORS)
+            except OSError:
+                fds = []
+        self._loop.remove_reader(self._job_fd)
+        if fds and self._on_doors is not None:
+            self._on_doors([socket.socket(fileno=fd) for fd in fds])
+        if self._files_ended is not None:
+            self._loop.add_reader(self._job_fd, self._collect)
 
     def _collect(self) -> None:
         try:

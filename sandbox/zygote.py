@@ -16,6 +16,7 @@ from typing import Any
 from ..schemas.errors import SandboxError
 from .failures import explained
 from .interpreter import Interpreter
+from .isolation import Isolation
 from .jail import messages, policy, spawner
 from .jail.frames import ZygoteConfig
 from .launch import memory_file
@@ -29,12 +30,19 @@ _ZYGOTE_ENV = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONMALLOC": "mall
 
 @dataclass(frozen=True, slots=True)
 class JailParts:
-    """What every zygote is made from. `bundle` is a descriptor that stays open as long as zygotes are started."""
+    """What every zygote is made from.
+
+    Attributes:
+        bundle: a descriptor that stays open as long as zygotes are started.
+        seccomp: the compiled filter; empty for none. hosts: lines for `/etc/hosts`.
+    """
 
     interpreter: Interpreter
     bundle: int
     seccomp: bytes
     session_seccomp: bytes
+    isolation: Isolation
+    hosts: str
 
 
 class Zygote:
@@ -95,6 +103,9 @@ class Zygote:
             env={**policy.BASE_ENV, **_ZYGOTE_ENV},
             hidden_env=list(_ZYGOTE_ENV),
             tier=self._tier,
+            hosts=self._parts.hosts,
+            namespaces=self._parts.isolation.namespaces(policy.ALL_NAMESPACES),
+            slot_namespaces=self._parts.isolation.namespaces(policy.SLOT_NAMESPACES),
             seccomp=base64.b64encode(self._parts.seccomp).decode("ascii"),
             session_seccomp=base64.b64encode(self._parts.session_seccomp).decode("ascii"),
         )

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -18,11 +19,12 @@ from .failures import NotStartedError
 from .family import Family
 from .imports import tier_for, tier_of
 from .interpreter import Interpreter
+from .isolation import FULL_ISOLATION, Isolation
 from .jail import tiers
 from .jail.bundle import bundle
-from .jail.seccomp import compile_filter
 from .job import check_language, fetched_names, is_large, job_limits, session_job, slot_job
 from .launch import memory_file
+from .network import NO_NETWORK, Forwarding, NetworkPolicy
 from .pool import PoolInfo, installed
 from .tier import Tier
 from .verdict import judge
@@ -37,10 +39,20 @@ _ATTEMPTS = 3
 class ZygotePool:
     """A Pool of slots with ready children, by tier of imports. Zygotes start at the first call that needs them."""
 
-    def __init__(self, slots: int, queue: int, preload: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        slots: int,
+        queue: int,
+        preload: Sequence[str] = (),
+        *,
+        network: NetworkPolicy = NO_NETWORK,
+        isolation: Isolation = FULL_ISOLATION,
+    ) -> None:
         """
         Args:
             preload: tiers whose zygote is started on entering the context.
+            network: the hosts that programs may be allowed to reach; none by default.
+            isolation: the layers to do without; none by default.
 
         Raises:
             ConfigError: libseccomp is missing, or there is no such tier.
@@ -51,7 +63,9 @@ class ZygotePool:
         self._preload = preload
         self._admission = Admission(slots, queue)
         self._bundle = memory_file(bundle())
-        parts = JailParts(Interpreter.current(), self._bundle, compile_filter(), compile_filter(for_sessions=True))
+        self._network = network
+        filters = isolation.seccomp_filter(), isolation.seccomp_filter(for_sessions=True)
+        parts = JailParts(Interpreter.current(), self._bundle, *filters, isolation, network.etc_hosts)
         # One more than can run: a slot is made ready again while the next call is in another.
         self._tiers = {name: Tier(name, parts, slots + 1) for name in tiers.MODULES}
 
@@ -135,21 +149,25 @@ class ZygotePool:
         asked_s = time.monotonic()
         limits = job_limits(request.limits)
         tier, fresh = self._tier(request)
+        hosts = self._network.granted(request.allow_hosts) if request.allow_hosts else []
+        doors = [(host.address, host.port) for host in hosts]
         if is_large(request):
-            job = await asyncio.to_thread(slot_job, request, limits, fresh_interpreter=fresh)
+            job = await asyncio.to_thread(slot_job, request, limits, fresh_interpreter=fresh, doors=doors)
         else:
-            job = slot_job(request, limits, fresh_interpreter=fresh)
+            job = slot_job(request, limits, fresh_interpreter=fresh, doors=doors)
         slot = await tier.acquire()
         keep = request.limits
         stdout = Capture(keep.output_bytes, keep.output_kill_mb << 20, slot.end_run)
         stderr = Capture(keep.output_bytes, keep.output_kill_mb << 20, slot.end_run)
-        outcome = await slot.run(
-            job,
-            fetch_files=fetched_names(request),
-            stdout=stdout,
-            stderr=stderr,
-            wall_s=limits["wall_s"],
-        )
+        async with Forwarding(hosts) if hosts else nullcontext() as forwarding:
+            outcome = await slot.run(
+                job,
+                fetch_files=fetched_names(request),
+                stdout=stdout,
+                stderr=stderr,
+                wall_s=limits["wall_s"],
+                on_doors=None if forwarding is None else forwarding.serve,
+            )
         return judge(request, limits, outcome, stdout, stderr, asked_s=asked_s)
 
     def _tier(self, request: RunRequest) -> tuple[Tier, bool]:

@@ -106,6 +106,8 @@ class RunRequest(BaseModel):
         idempotency_key: a repeated key gets the first run's result for ten minutes, and never a second run.
         echo_last_expression: send back the value of a final bare expression, as an interactive session shows it.
         figures: send back the matplotlib figures that are open at the end.
+        allow_hosts: `host:port` that the program may connect to, of those that the server allows. There is no other
+            network.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -123,6 +125,7 @@ class RunRequest(BaseModel):
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=256)
     echo_last_expression: StrictBool = False
     figures: StrictBool = False
+    allow_hosts: list[Annotated[str, Field(max_length=300)]] = Field(default_factory=list, max_length=32)
     limits: RunLimits = Field(default_factory=RunLimits)
 
     @model_validator(mode="after")

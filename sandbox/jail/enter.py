@@ -77,7 +77,7 @@ def leave_root() -> None:
         syscalls.set_dumpable(True)
 
 
-def unshare_namespaces(inner_id: int = policy.INNER_ID, flags: int = policy.ALL_NAMESPACES) -> None:
+def unshare_namespaces(inner_id: int, flags: int) -> None:
     """Enter new namespaces, in which one's own user and group are called `inner_id`. The pid one takes a fork more."""
     uid, gid = os.geteuid(), os.getegid()
     syscalls.unshare(flags)
@@ -88,12 +88,16 @@ def unshare_namespaces(inner_id: int = policy.INNER_ID, flags: int = policy.ALL_
         os.close(fd)
 
 
-def build_root(sources: Sources, work_dir_mb: int, *, for_program: bool = True) -> None:
+def build_root(
+    sources: Sources, work_dir_mb: int, namespaces: int, *, for_program: bool = True, hosts: str = ""
+) -> None:
     """Build the new root and make it the only one.
 
     Args:
+        namespaces: the flags of those that were entered.
         for_program: make `/proc` read-only and hide parts of it. A zygote maps its slots' users there, and the kernel
             lets a slot mount a proc of its own only where one is fully visible.
+        hosts: further lines of `/etc/hosts`.
 
     Raises:
         StepError: a step failed.
@@ -109,13 +113,13 @@ def build_root(sources: Sources, work_dir_mb: int, *, for_program: bool = True) 
             ("attach read-only folders", sources.attach_all),
             ("system links", _link_system_dirs),
             ("device links", _link_devices),
-            ("etc files", _write_etc),
+            ("etc files", lambda: _write_etc(hosts)),
             # Before the old root goes: the kernel allows a new proc only where one is fully visible.
             ("proc", lambda: mount_proc(_NEW_ROOT, for_program=for_program)),
             ("enter new root", _pivot),
             ("read-only root", _make_root_read_only),
-            ("hostname", lambda: syscalls.set_hostname(policy.HOSTNAME)),
-            ("loopback", raise_loopback),
+            ("hostname", lambda: _set_hostname(namespaces)),
+            ("loopback", lambda: raise_loopback(namespaces)),
         )
     )
 
@@ -146,11 +150,11 @@ def _link_devices() -> None:
         os.symlink(target, _NEW_ROOT + path)
 
 
-def _write_etc() -> None:
+def _write_etc(hosts: str) -> None:
     os.makedirs(f"{_NEW_ROOT}/etc", exist_ok=True)
     for path, text in policy.ETC_FILES.items():
         with open(_NEW_ROOT + path, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.write(text + hosts if path == "/etc/hosts" else text)
 
 
 def mount_proc(root: str, *, for_program: bool) -> None:
@@ -173,7 +177,15 @@ def _make_root_read_only() -> None:
     mount("", "/", syscalls.MS_BIND | syscalls.MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
 
 
-def raise_loopback() -> None:
+def _set_hostname(namespaces: int) -> None:
+    if namespaces & policy.NAMESPACE_FLAGS["CLONE_NEWUTS"]:
+        syscalls.set_hostname(policy.HOSTNAME)
+
+
+def raise_loopback(namespaces: int) -> None:
+    """Bring the loopback interface up, if the network is one's own."""
+    if not namespaces & policy.NAMESPACE_FLAGS["CLONE_NEWNET"]:
+        return
     handle = socket(AF_INET, SOCK_DGRAM)
     fcntl.ioctl(handle.fileno(), _SIOCSIFFLAGS, b"lo".ljust(16, b"\0") + _IFF_UP.to_bytes(2, sys.byteorder) + bytes(22))
     handle.close()

@@ -27,10 +27,11 @@ class Job(TypedDict):
         binds: host paths shown read-only at the same place inside.
         command: the interpreter and its arguments, ending with the program's own.
         program: work-dir name of `code`. files: work-dir name -> base64.
-        seccomp: the compiled filter, base64.
+        seccomp: the compiled filter, base64; empty for none. namespaces: flags of those to enter.
     """
 
     binds: list[str]
+    namespaces: int
     command: list[str]
     env: dict[str, str]
     program: str
@@ -47,14 +48,19 @@ class ZygoteConfig(TypedDict):
     Attributes:
         binds: as in `Job`. env: of the interpreter, and so of programs, less what only the zygote needs.
         tier: whose modules to import. hidden_env: names in `env` that programs must not see.
-        seccomp, session_seccomp: the compiled filters, base64.
+        hosts: lines for `/etc/hosts`: the names of hosts that a program may be allowed to reach.
+        seccomp, session_seccomp: the compiled filters, base64; empty for none.
+        namespaces, slot_namespaces: flags of those that the zygote enters, and each of its slots.
     """
 
     binds: list[str]
+    namespaces: int
+    slot_namespaces: int
     executable: str
     env: dict[str, str]
     hidden_env: list[str]
     tier: str
+    hosts: str
     seccomp: str
     session_seccomp: str
 
@@ -67,6 +73,7 @@ class SlotJob(TypedDict):
         stdin: None attaches nothing. fetches: files will be asked for after the run.
         session: become a session, and run nothing yet.
         fresh_interpreter: execute the interpreter instead of running the program in the child's own.
+        doors: addresses and ports inside the jail at which the server takes connections (see `doors`).
     """
 
     program: str
@@ -80,6 +87,7 @@ class SlotJob(TypedDict):
     figures: bool
     fresh_interpreter: bool
     session: bool
+    doors: list[tuple[str, int]]
     limits: JobLimits
 
 
@@ -88,10 +96,11 @@ class Started(TypedDict):
 
     Attributes:
         session: the child is a session's head; `work_dir_mb` of its folders.
-        run: time of the start, CPU seconds until then, `wall_s`, memory limit in bytes, `SlotJob.fetches`.
+        run: time of the start, CPU seconds until then, `wall_s`, memory limit in bytes, `SlotJob.fetches`, whether it
+            has doors.
     """
 
-    run: NotRequired[tuple[float, float, float, int, bool]]
+    run: NotRequired[tuple[float, float, float, int, bool, bool]]
     session: NotRequired[int]
     failure: NotRequired[Failure]
 

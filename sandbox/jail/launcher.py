@@ -32,7 +32,7 @@ def main() -> NoReturn:
     with open(job_fd, encoding="utf-8") as file:
         job: Job = json.load(file)
     try:
-        sources = leave_the_machine(job["binds"])
+        sources = leave_the_machine(job["binds"], job["namespaces"])
         pid = os.fork()
         if pid == 0:
             _report(report_fd, {"outcome": init.run(job, sources, lifeline)})
@@ -43,7 +43,7 @@ def main() -> NoReturn:
     _wait_for_init(pid, report_fd)
 
 
-def leave_the_machine(binds: list[str], inner_id: int = policy.INNER_ID) -> enter.Sources:
+def leave_the_machine(binds: list[str], namespaces: int, inner_id: int = policy.INNER_ID) -> enter.Sources:
     """Become nobody in namespaces of one's own, there called `inner_id`.
 
     Raises:
@@ -57,7 +57,7 @@ def leave_the_machine(binds: list[str], inner_id: int = policy.INNER_ID) -> ente
             ("leave root", enter.leave_root),
             # Cleared by a change of user, hence after it.
             ("parent death signal", lambda: syscalls.set_parent_death_signal(signal.SIGKILL)),
-            ("namespaces", lambda: enter.unshare_namespaces(inner_id)),
+            ("namespaces", lambda: enter.unshare_namespaces(inner_id, namespaces)),
         )
     )
     return sources

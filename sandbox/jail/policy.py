@@ -40,6 +40,8 @@ ETC_FILES = {
     "/etc/passwd": f"sandbox:x:{INNER_ID}:{INNER_ID}::{WORK_DIR}:/bin/sh\n",
     "/etc/group": f"sandbox:x:{INNER_ID}:\n",
     "/etc/hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
+    # No name server can be reached: without this, looking up a name would wait for one.
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 
 BASE_ENV = {
@@ -128,6 +130,8 @@ NAMESPACE_FLAGS = {
 ALL_NAMESPACES = sum(NAMESPACE_FLAGS.values())
 SLOT_NAMESPACES = sum(NAMESPACE_FLAGS[f"CLONE_NEW{name}"] for name in ("USER", "PID", "NET", "NS", "IPC"))
 """What each slot of a zygote has of its own. The host name and the cgroup view are its zygote's."""
+LOWERABLE_NAMESPACES = ("net", "ipc", "uts", "cgroup")
+"""Those that an operator may do without. The jail is made of the others."""
 
 SOCKET_FAMILIES = (1, 2, 10, 16)
 """unix, inet, inet6, netlink. The rest is refused: vsock, for one, ignores network namespaces and reaches the host."""

@@ -39,7 +39,7 @@ def become(job: Job, errors: int) -> NoReturn:
                 ("capabilities", syscalls.drop_capabilities),
                 # Required by the kernel before an unprivileged process may load a filter.
                 ("no new privileges", syscalls.set_no_new_privileges),
-                ("seccomp", lambda: syscalls.load_seccomp_filter(seccomp_filter)),
+                ("seccomp", lambda: _load(seccomp_filter)),
                 ("execute", lambda: _execute(job)),
             )
         )
@@ -47,6 +47,11 @@ def become(job: Job, errors: int) -> NoReturn:
         os.write(_ERRORS_FD, f"{error.errno}\n{error.step}\n{error.message}".encode())
     finally:
         os._exit(1)  # never back into init's code, whatever went wrong
+
+
+def _load(seccomp_filter: bytes) -> None:
+    if seccomp_filter:  # else the operator chose to do without
+        syscalls.load_seccomp_filter(seccomp_filter)
 
 
 def _execute(job: Job) -> NoReturn:

@@ -10,7 +10,7 @@ import resource
 import sys
 import time
 
-from . import extras, finish, head, messages, policy, private_dirs, syscalls, work_dir
+from . import doors, extras, finish, head, messages, policy, private_dirs, syscalls, work_dir
 from .program import inherited_limits, set_limits
 from .seeds import Seeds
 from .steps import StepError, perform
@@ -55,6 +55,8 @@ def become(job_fd: int, start: int, stdout: int, stderr: int, kit: Kit) -> Progr
     try:
         _prepare(job_fd, start, stdout, stderr, kit)
         job: SlotJob = marshal.loads(messages.receive_block(_JOB_FD))  # noqa: S302 - from the server
+        if job["doors"]:
+            doors.open_doors(_JOB_FD, job["doors"])
         os.close(_JOB_FD)
         if job["session"]:
             _become_session(job, kit)
@@ -138,6 +140,7 @@ def _tell_start(job: SlotJob) -> None:
         limits["wall_s"],
         limits["memory_mb"] << 20,
         job["fetches"],
+        bool(job["doors"]),
     )
     os.write(_START_FD, marshal.dumps({"run": numbers}))
     os.close(_START_FD)

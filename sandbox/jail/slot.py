@@ -34,17 +34,18 @@ if TYPE_CHECKING:
 class Setting:
     """What all slots of a zygote share."""
 
-    def __init__(self, binds: Sequence[str], kit: ready.Kit) -> None:
+    def __init__(self, binds: Sequence[str], namespaces: int, kit: ready.Kit) -> None:
         self.binds = binds
+        self.namespaces = namespaces
         self.kit = kit
 
 
-def enter_namespaces() -> None:
+def enter_namespaces(namespaces: int) -> None:
     """
     Raises:
         StepError: they cannot be made.
     """
-    perform((("slot namespaces", lambda: enter.unshare_namespaces(policy.INNER_ID, policy.SLOT_NAMESPACES)),))
+    perform((("slot namespaces", lambda: enter.unshare_namespaces(policy.INNER_ID, namespaces)),))
 
 
 def serve(channel: socket, setting: Setting) -> ready.Program:
@@ -56,7 +57,7 @@ def serve(channel: socket, setting: Setting) -> ready.Program:
     perform(
         (
             ("signals", _drop_handlers),
-            ("loopback", enter.raise_loopback),
+            ("loopback", lambda: enter.raise_loopback(setting.namespaces)),
             ("proc", lambda: enter.mount_proc("", for_program=True)),
             # Both are inherited by all children, and init does not need what it gives up.
             ("bounding set", syscalls.drop_bounding_set),
@@ -68,13 +69,14 @@ def serve(channel: socket, setting: Setting) -> ready.Program:
     gc.disable()
     setting.kit.held += [channel, setting]
     folders = private_dirs(setting.binds)
+    own_network = bool(setting.namespaces & policy.NAMESPACE_FLAGS["CLONE_NEWNET"])
     for number in itertools.count():
         for folder in folders:
             folder.renew()
         program = _serve_one(channel, number, setting)
         if program is not None:
             return program
-        if _left_connections():
+        if own_network and _left_connections():
             break
     os._exit(0)
 
@@ -168,7 +170,7 @@ class _Supervision:
         # One that was sent while the run before was ending is not about this run.
         return kind if number == self._number else b""
 
-    def _watch(self, poll: select.poll, run: tuple[float, float, float, int, bool]) -> EndReason:
+    def _watch(self, poll: select.poll, run: tuple[float, float, float, int, bool, bool]) -> EndReason:
         """Return when the program has ended or must end."""
         deadline_s = run[0] + run[2]
         memory = MemoryWatch(run[3])
@@ -211,7 +213,7 @@ class _Supervision:
         if "failure" in started:
             messages.send(self._channel, messages.FAILED, started["failure"])
             return
-        started_s, own_cpu_s, _, _, fetches = started["run"]
+        started_s, own_cpu_s, _, _, fetches, has_doors = started["run"]
         if fetches:
             self._fetch()
         outcome: SlotOutcome = {
@@ -223,6 +225,8 @@ class _Supervision:
             "peak_memory_bytes": self._peak_bytes,
         }
         messages.send(self._channel, messages.ENDED, outcome)
+        if has_doors:
+            os._exit(0)  # what a network remembers of this call must not be there for the next
 
     def _fetch(self) -> None:
         """Send the files in another process: what they hold must not stay in the memory of the next child."""

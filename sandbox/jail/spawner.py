@@ -30,7 +30,7 @@ def main() -> NoReturn:
     with open(config_fd, encoding="utf-8", closefd=False) as file:
         config: ZygoteConfig = json.load(file)
     try:
-        sources = launcher.leave_the_machine(config["binds"], inner_id=0)
+        sources = launcher.leave_the_machine(config["binds"], config["namespaces"], inner_id=0)
         pid = os.fork()
         if pid == 0:
             _become_zygote(config, sources, (bundle, config_fd, control))
@@ -45,7 +45,7 @@ def main() -> NoReturn:
 
 def _become_zygote(config: ZygoteConfig, sources: enter.Sources, passed: tuple[int, ...]) -> NoReturn:
     perform((("parent death signal", lambda: syscalls.set_parent_death_signal(signal.SIGKILL)),))
-    enter.build_root(sources, _ROOT_SIZE_MB, for_program=False)
+    enter.build_root(sources, _ROOT_SIZE_MB, config["namespaces"], for_program=False, hosts=config["hosts"])
     perform((("execute", lambda: _execute(config, passed)),))
     os._exit(1)
 

@@ -167,6 +167,8 @@ def load_seccomp_filter(instructions: bytes) -> None:
 def prepared_lock(instructions: bytes, kept_capabilities: int = 0) -> Callable[[], None]:
     """`clear_capabilities` and `load_seccomp_filter` as one call whose arguments are made beforehand.
 
+    Without instructions there is no filter to load.
+
     Args:
         kept_capabilities: a mask of those that stay; `execve` then drops them.
     """
@@ -178,7 +180,8 @@ def prepared_lock(instructions: bytes, kept_capabilities: int = 0) -> Callable[[
 
     def lock() -> None:
         _checked(capset(header, kept), "capset")
-        _checked(prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, reference, 0, 0), "prctl SECCOMP")
+        if instructions:
+            _checked(prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, reference, 0, 0), "prctl SECCOMP")
 
     return lock
 

@@ -58,7 +58,7 @@ def main() -> Program:
     os.umask(0o022)
     _forget_ourselves()
     kit = Kit(base64.b64decode(config["seccomp"]), base64.b64decode(config["session_seccomp"]))
-    setting = slot.Setting(config["binds"], kit)
+    setting = slot.Setting(config["binds"], config["slot_namespaces"], kit)
     gc.collect()
     gc.freeze()  # a collection in a child would write to every object, and so copy every page
     messages.send(channel, messages.READY, {"packages": packages, "data_bytes": _data_bytes()})
@@ -145,7 +145,7 @@ def _new_slot(control: socket, channel: socket, setting: slot.Setting) -> Progra
     # A new pid namespace holds only those that are forked after entering it: hence one process in between.
     try:
         control.close()
-        slot.enter_namespaces()
+        slot.enter_namespaces(setting.namespaces)
         if os.fork():
             os._exit(0)
         return slot.serve(channel, setting)

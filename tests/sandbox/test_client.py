@@ -25,7 +25,7 @@ import asyncio
 from rollbox.sandbox.client import Sandbox
 
 async def main():
-    async with Sandbox.embedded(slots=1) as sandbox:
+    async with Sandbox.embedded(slots=1, shared=False) as sandbox:
         print(sandbox.server_pid, flush=True)
         await asyncio.sleep(300)
 
@@ -190,8 +190,9 @@ async def test_unopened_clients_say_so() -> None:
         await Sandbox.embedded().run(PRINT, deadline_s=0.1)
 
 
-async def test_embedded_server_lives_as_long_as_its_context() -> None:
-    async with Sandbox.embedded(slots=1) as sandbox:
+@pytest.mark.parametrize("shared", [True, False])
+async def test_embedded_server_lives_as_long_as_its_context(shared: bool) -> None:
+    async with Sandbox.embedded(slots=1, shared=shared) as sandbox:
         pid = sandbox.server_pid
         assert (await sandbox.run(PRINT)).stdout == "1\n"
         assert (await sandbox.info())["pool"]["slots"] == 1
@@ -202,6 +203,9 @@ async def test_embedded_server_lives_as_long_as_its_context() -> None:
 
 async def test_embedded_server_with_a_wrong_setting() -> None:
     with pytest.raises(SandboxError, match=r"did not start \(exit code 3\)"):
+        async with Sandbox.embedded(slots=0, shared=False):
+            pass
+    with pytest.raises(SandboxError, match="did not start: rollbox sandbox cannot start: command line: slots"):
         async with Sandbox.embedded(slots=0):
             pass
 
