@@ -108,8 +108,10 @@ class Family:
         elif kind == messages.LOST:
             self._member_lost(value[0], value[1], own_doing=True)
         else:
-            if kind == messages.FAILED and not self._first.done():
-                self._first.set_exception(explained(value))
+            if kind == messages.FAILED:
+                failure = explained(value)  # which also logs it
+                if not self._first.done():
+                    self._first.set_exception(failure)
             self.close()
 
     def _send(self, kind: bytes, value: Any, fds: tuple[int, ...] = ()) -> None:

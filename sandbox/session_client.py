@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..schemas.errors import ErrorKind, InfraError, OverloadedError, SandboxError, SessionLostError, ToolError
 from ..schemas.session import CellRequest, CellResult, ForkAnswer, ForkRequest, SessionInfo, SessionRequest
+from ..schemas.validation import describe
 from .backoff import pause_s
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class SandboxSession:
                 idempotency_key=uuid4().hex,
             )
         except ValidationError as error:
-            raise ToolError(str(error), ErrorKind.ARGUMENTS) from None
+            raise ToolError(describe(error), ErrorKind.ARGUMENTS) from None
         allowed_s = (wall_s or self._wall_s) + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s
         large = len(code) + len(stdin or "") >= _LARGE_CHARS
         body = await asyncio.to_thread(encoded, request) if large else encoded(request)

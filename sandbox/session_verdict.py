@@ -18,6 +18,8 @@ from .verdict import BY_REASON, MEMORY_ERROR, hint
 HINDRANCES = {
     head.THREADS: "background threads are running",
     head.SHARED_MEMORY: "writable shared memory is mapped",
+    head.CHANNELS: "pipes or sockets are open",
+    head.TASKS: "asyncio tasks are waiting",
     head.NO_PROCESS: "no process could be forked within limits.processes",
     head.NO_BACKUP: "the files could not be set aside",
     head.ASKED: "the cell was not transactional",

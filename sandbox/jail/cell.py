@@ -38,6 +38,7 @@ class Cells:
         self.names = names
         self._flags = 0
         self._loop: Any = None
+        self._left_loops: list[Any] = []
 
     def run(self, source: str, number: int) -> dict[str, Any]:
         """Run a cell; what becomes of it is told as plain data. An error is printed, as the interpreter would."""
@@ -77,11 +78,33 @@ class Cells:
                 first = compile(tree, name, "exec", flags, dont_inherit=True)
                 flags |= first.co_flags & _FUTURE_FLAGS
                 parts = [first, compile(ast.Expression(final.value), name, "eval", flags, dont_inherit=True)]
-        except SyntaxError:
-            compile(source, name, "exec", flags, dont_inherit=True)  # the same error, with the text of the line
+        except SyntaxError as error:
+            if error.text is None and error.lineno is not None:
+                error.text = linecache.getline(name, error.lineno)  # the compiler looks for a file
             raise
         self._flags |= parts[0].co_flags & _FUTURE_FLAGS
         return parts
+
+    def loop_fds(self) -> set[int]:
+        """Descriptors of the event loop."""
+        if self._loop is None:
+            return set()
+        found = set()
+        for name in ("_selector", "_ssock", "_csock"):
+            with suppress(Exception):  # they are what they are in this version of the interpreter
+                found.add(getattr(self._loop, name).fileno())
+        return found
+
+    def has_tasks(self) -> bool:
+        """Whether something waits in the event loop."""
+        asyncio = sys.modules.get("asyncio")
+        return self._loop is not None and asyncio is not None and bool(asyncio.all_tasks(self._loop))
+
+    def leave_loop(self) -> None:
+        """In a copy: the loop's descriptors are also those of the session it was forked from. The next await makes one."""
+        if self._loop is not None:
+            self._left_loops.append(self._loop)  # its end would take the other's apart
+            self._loop = None
 
     def _awaited(self, coroutine: Any) -> Any:
         import asyncio

@@ -290,10 +290,11 @@ class _Family:
         try:
             backup = self._backup(cell)
             self._kill(each, frozenset(cell.known - {str(each.pid)} | {str(backup)}))
-            wait_status, cpu_s = self._ended.pop(each.pid, (0, 0.0))
+            wait_status, cpu_s = self._ended.get(each.pid, (0, 0.0))
             assert cell.aside is not None
             cell.aside.put_back()
             messages.send(cell.backup, messages.BACK)
+            self._ended.pop(each.pid, None)
             each.change_head(cell.backup, backup)
         except OSError:
             self._give_up(each, cell, reason)

@@ -24,6 +24,7 @@ from . import cell, messages, open_files, policy, syscalls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, NoReturn
 
     from .ready import Kit
@@ -32,8 +33,8 @@ CONTROL_FD = 3
 STARTED, READY, DONE, NOT_COPIED = b"S", b"B", b"D", b"K"
 """What a head says to init: a cell has started, followed by a hindrance if there is one; this is a backup, or a copy;
 the cell has ended by itself; no copy can be forked, followed by the hindrance."""
-THREADS, SHARED_MEMORY, NO_PROCESS, ASKED, NO_BACKUP = b"t", b"m", b"p", b"a", b"f"
-"""Why there is no way back. The last one is init's: the files could not be set aside."""
+THREADS, SHARED_MEMORY, CHANNELS, TASKS, NO_PROCESS, ASKED, NO_BACKUP = b"t", b"m", b"o", b"l", b"p", b"a", b"f"
+"""Why there is no way back, or no copy. The last one is init's: the files could not be set aside."""
 _signal: Any = sys.modules["_signal"]
 _LENGTH_BYTES = 8
 
@@ -79,23 +80,28 @@ class Head:
         """Run a cell. Returns a second time, in the backup, if that is ever needed."""
         number, cpu_s, transactional, processes = order
         backup = fds.pop()
-        hindrance = _hindrance() if transactional else ASKED
+        hindrance = self._hindrance((*fds, backup)) if transactional else ASKED
         if not hindrance:
-            self._files = open_files.seen((0, 1, 2, CONTROL_FD, self._null, *fds, backup))
+            apart, apart_write = os.pipe()
             pid = self._fork()
             if pid == 0:
-                self._wait_for_need(backup, fds)
+                self._wait_for_need(backup, (apart, apart_write), fds)
                 return
+            os.close(apart_write)
             hindrance = NO_PROCESS if pid < 0 else b""
+            os.read(apart, 1)
+            os.close(apart)
         os.close(backup)
         self._files = []
         self._control.send(STARTED + hindrance)
         _set_soft_limits(cpu_s, processes)
         self._run(number, fds)
 
-    def _wait_for_need(self, backup: int, fds: list[int]) -> None:
+    def _wait_for_need(self, backup: int, apart: tuple[int, int], fds: list[int]) -> None:
         """What a backup does. Most are never needed, and are to cost as little as can be."""
-        os.setsid()  # what the cell does to its process group must not reach us
+        os.setsid()  # what the cell does to its process group must not reach us: so it is not to start before
+        for fd in apart:
+            os.close(fd)
         control = messages.channel(backup)
         with suppress(OSError):
             control.send(READY)
@@ -157,18 +163,31 @@ class Head:
         os.dup2(self._null, 1)
         os.dup2(self._null, 2)
 
+    def _hindrance(self, ours: Sequence[int]) -> bytes:
+        """Why this process cannot be forked so that the fork is the same and apart; empty if it can."""
+        if len(os.listdir("/proc/self/task")) > 1:
+            return THREADS
+        self._files, channels = open_files.seen((0, 1, 2, CONTROL_FD, self._null, *ours, *self._cells.loop_fds()))
+        if channels:
+            return CHANNELS  # who waits for the end of one would wait for the fork, too
+        if "mmap" in sys.modules:
+            with open("/proc/self/maps", "rb") as file:
+                if b" rw-s " in file.read():
+                    return SHARED_MEMORY
+        return b""
+
     def _copy(self, fds: list[int]) -> None:
         """Fork a copy; returns a second time in it."""
         control, root = fds
-        hindrance = _hindrance()
+        hindrance = self._hindrance(fds) or (TASKS if self._cells.has_tasks() else b"")
         if not hindrance:
-            files = open_files.seen((0, 1, 2, CONTROL_FD, self._null, *fds))
             folder = os.getcwd() if os.path.exists(".") else policy.WORK_DIR
             pid = self._fork()
             if pid == 0:
                 os.setsid()
                 _enter(root, folder)
-                open_files.open_anew(files)
+                open_files.open_anew(self._files)
+                self._cells.leave_loop()
                 self._take_over(control, [root])
                 self._control.send(READY)
                 return
@@ -180,17 +199,6 @@ class Head:
 
 
 _input = builtins.input
-
-
-def _hindrance() -> bytes:
-    """Why this process cannot be forked so that the fork is the same and apart; empty if it can."""
-    if len(os.listdir("/proc/self/task")) > 1:
-        return THREADS
-    if "mmap" in sys.modules:
-        with open("/proc/self/maps", "rb") as file:
-            if b" rw-s " in file.read():
-                return SHARED_MEMORY
-    return b""
 
 
 def _set_soft_limits(cpu_s: float, processes: int) -> None:

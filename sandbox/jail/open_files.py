@@ -63,19 +63,24 @@ class OpenFile:
         return new
 
 
-def seen(ours: Iterable[int]) -> list[OpenFile]:
-    """The open regular files below the private folders. `ours` are descriptors that are no business of the cells'."""
+def seen(ours: Iterable[int]) -> tuple[list[OpenFile], bool]:
+    """The open regular files below the private folders, and whether there are pipes or sockets.
+
+    Args:
+        ours: descriptors that are no business of the cells'.
+    """
     names = os.listdir("/proc/self/fd")
     known = {str(fd) for fd in ours}
-    found = []
+    found, channels = [], False
     for name in names:
         if name not in known:
             # One of them is the listing's own, and is gone by now.
             with suppress(OSError):
-                path = os.readlink(f"/proc/self/fd/{name}")
-                if path.startswith(_BELOW) and stat.S_ISREG(os.fstat(int(name)).st_mode):
+                path, mode = os.readlink(f"/proc/self/fd/{name}"), os.fstat(int(name)).st_mode
+                if path.startswith(_BELOW) and stat.S_ISREG(mode):
                     found.append(OpenFile(int(name), path))
-    return found
+                channels |= stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+    return found, channels
 
 
 def put_back(files: Iterable[OpenFile]) -> None:
