@@ -72,6 +72,7 @@ format: setup
 bench: setup bench-sandbox ## Run the benchmarks.
 	$(VENV)/bin/python bench/calculator.py
 	$(VENV)/bin/python bench/load.py
+	$(VENV)/bin/python bench/sessions.py
 
 bench-sandbox: setup
 	$(VENV)/bin/python bench/sandbox.py

@@ -116,7 +116,7 @@ class CellStreams:
         `forget` is called when the last of them is gone.
         """
         for _ in range(_READS_LEFT):
-            if not self._collect():
+            if self._job < 0 or not self._collect():
                 break
         self._close_job()
         self._forget = forget

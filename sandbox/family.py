@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections import deque
@@ -15,6 +16,8 @@ from .cell_streams import CellStreams
 from .failures import explained
 from .jail import messages
 from .jail.frames import CellOrder, CellOutcome
+
+_logger = logging.getLogger(__name__)
 
 _OPEN_S = 60.0
 _CELL_GRACE_S = 60.0
@@ -112,6 +115,8 @@ class Family:
                 failure = explained(value)  # which also logs it
                 if not self._first.done():
                     self._first.set_exception(failure)
+            else:
+                _logger.error("a session's supervisor is gone, with %d members", len(self._members))
             self.close()
 
     def _send(self, kind: bytes, value: Any, fds: tuple[int, ...] = ()) -> None:
@@ -132,7 +137,8 @@ class Family:
             except BlockingIOError:
                 self._loop.add_writer(self._channel.fileno(), self._write)
                 return
-            except OSError:
+            except OSError as error:
+                _logger.error("a session's supervisor cannot be told anything: %s", error)
                 self.close()
                 return
             self._unsent.popleft()

@@ -86,13 +86,12 @@ class Cells:
         return parts
 
     def loop_fds(self) -> set[int]:
-        """Descriptors of the event loop."""
-        if self._loop is None:
-            return set()
+        """Descriptors of our event loops."""
         found = set()
-        for name in ("_selector", "_ssock", "_csock"):
-            with suppress(Exception):  # they are what they are in this version of the interpreter
-                found.add(getattr(self._loop, name).fileno())
+        for loop in (*self._left_loops, self._loop):
+            for name in ("_selector", "_ssock", "_csock"):
+                with suppress(Exception):  # they are what they are in this version of the interpreter
+                    found.add(getattr(loop, name).fileno())
         return found
 
     def has_tasks(self) -> bool:
@@ -101,7 +100,7 @@ class Cells:
         return self._loop is not None and asyncio is not None and bool(asyncio.all_tasks(self._loop))
 
     def leave_loop(self) -> None:
-        """In a copy: the loop's descriptors are also those of the session it was forked from. The next await makes one."""
+        """In a copy, whose loop is also that of the session it was forked from. The next await makes a new one."""
         if self._loop is not None:
             self._left_loops.append(self._loop)  # its end would take the other's apart
             self._loop = None

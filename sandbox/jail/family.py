@@ -35,18 +35,17 @@ _KILLS_MOST = 1000
 def serve(channel: socket, pid: int, control_fd: int, work_dir_mb: int, binds: Sequence[str]) -> NoReturn:
     """Serve the family whose first head is `pid`, with init's end of its control socket at `control_fd`."""
     control = member.control(socket(AF_UNIX, SOCK_SEQPACKET, 0, control_fd))
-    family = _Family(channel, work_dir_mb, binds)
-    family.add(Member(0, views.View(), control, pid))
+    family = _Family(channel, work_dir_mb)
+    family.add(Member(0, views.View(binds), control, pid))
     messages.send(channel, messages.OPENED)
     while True:
         family.serve_once()
 
 
 class _Family:
-    def __init__(self, channel: socket, work_dir_mb: int, binds: Sequence[str]) -> None:
+    def __init__(self, channel: socket, work_dir_mb: int) -> None:
         self._channel = channel
         self._work_dir_mb = work_dir_mb
-        self._binds = binds
         self._members: dict[int, Member] = {}
         self._ended: dict[int, tuple[int, float]] = {}
         """Wait status and CPU seconds of heads that have ended."""
@@ -358,7 +357,7 @@ class _Family:
             self._copies_made(each)
             return
         try:
-            view = views.copy_of(each.view, self._binds, self._work_dir_mb)
+            view = views.copy_of(each.view, self._work_dir_mb)
         except OSError as error:
             forking.failure = error.strerror or str(error)
             self._copies_made(each)

@@ -12,7 +12,7 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
 _DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -45,13 +45,15 @@ def is_empty(folder: int) -> bool:
     return next(_entries(folder), None) is None
 
 
-def clear(folder: int) -> None:
-    """
+def clear(folder: int, keep: Container[str] = ()) -> None:
+    """Remove all that is in a folder but what is named in `keep`.
+
     Raises:
         OSError: something else fills it meanwhile.
     """
     for name, _ in list(_entries(folder)):
-        _remove(folder, name)
+        if name not in keep:
+            _remove(folder, name)
 
 
 def _entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:

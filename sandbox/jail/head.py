@@ -185,6 +185,7 @@ class Head:
             pid = self._fork()
             if pid == 0:
                 os.setsid()
+                syscalls.fence()
                 _enter(root, folder)
                 open_files.open_anew(self._files)
                 self._cells.leave_loop()

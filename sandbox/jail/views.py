@@ -23,11 +23,13 @@ class View:
     """The private folders of one member, open.
 
     Attributes:
+        binds: host paths of the interpreter, shown at the same place inside.
         root: descriptor of a copy's root folder; -1 for the first member.
     """
 
-    def __init__(self, root: int = -1, namespace: int = -1) -> None:
+    def __init__(self, binds: Sequence[str], root: int = -1, namespace: int = -1) -> None:
         """Of the mount namespace that this process is in."""
+        self.binds = binds
         self.root = root
         self._namespace = namespace
         self.folders = [folder_copy.open_folder(path) for path, _ in policy.PRIVATE_DIRS]
@@ -51,17 +53,19 @@ class View:
 
     def close(self) -> None:
         """Let go of all of it, and of what it holds."""
-        for fd in self.folders:
+        for fd, (path, _) in zip(self.folders, policy.PRIVATE_DIRS, strict=True):
             if self.root < 0:
+                # The interpreter may lie below it, and copies that are made later need it there.
+                way = {bind.removeprefix(f"{path}/").partition("/")[0] for bind in self.binds}
                 with suppress(OSError):
-                    folder_copy.clear(fd)
+                    folder_copy.clear(fd, way)
             os.close(fd)
         for fd in (self.root, self._namespace):
             if fd >= 0:
                 os.close(fd)
 
 
-def copy_of(view: View, binds: Sequence[str], size_mb: int) -> View:
+def copy_of(view: View, size_mb: int) -> View:
     """A view of its own with a copy of what is in the folders of `view`.
 
     Raises:
@@ -71,12 +75,12 @@ def copy_of(view: View, binds: Sequence[str], size_mb: int) -> View:
     try:
         syscalls.unshare(_CLONE_NEWNS)
         try:
-            for folder in private_dirs.private_dirs(binds):
+            for folder in private_dirs.private_dirs(view.binds):
                 folder.exchange()
             if size_mb != private_dirs.DEFAULT_MB:
                 private_dirs.resize(size_mb)
             root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            new = View(root, os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
+            new = View(view.binds, root, os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
         finally:
             syscalls.enter_namespace(home)
     finally:
