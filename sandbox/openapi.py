@@ -84,6 +84,8 @@ def describe(app: FastAPI, settings: SandboxSettings) -> None:
 def _add_caps(components: dict[str, Any], settings: SandboxSettings) -> None:
     limits = components["RunLimits"]["properties"]
     limits["wall_s"]["maximum"] = settings.max_wall_s
+    cell_wall = components["CellRequest"]["properties"]["wall_s"]
+    next(each for each in cell_wall["anyOf"] if each["type"] == "number")["maximum"] = settings.max_wall_s
     limits["memory_mb"]["maximum"] = settings.max_memory_mb
     run = components["RunRequest"]["properties"]
     run["language"]["enum"] = list(LANGUAGES)

@@ -15,6 +15,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from .. import __version__
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
@@ -155,7 +156,16 @@ async def _rollbox_error(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, ErrorKind.ARGUMENTS, str(error.detail), dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
+    return _error(error.status_code, ErrorKind.ARGUMENTS, str(error.detail), headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """All that the path has. The framework names those of its first route only."""
+    matching = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in matching for method in getattr(route, "methods", None) or ()}
 
 
 async def _client_gone(request: Request, error: Exception) -> Response:

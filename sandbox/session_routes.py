@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 
 from ..schemas.errors import ErrorKind, ToolError
 from ..schemas.session import CellRequest, CellResult, ForkAnswer, ForkRequest, SessionInfo, SessionList, SessionRequest
@@ -50,7 +50,7 @@ def _add_whole(app: FastAPI, found: _Found) -> None:
         return await json_answer(await found().create(asked))
 
     @app.get("/v1/sessions", responses=answers(SessionList))
-    async def list_sessions(client: Annotated[str | None, Query(max_length=128)] = None) -> Response:
+    async def list_sessions(client: str | None = None) -> Response:
         """The live sessions, of one client if it is named. Ids are cut: a whole one is the right to use the session."""
         return await json_answer(SessionList(sessions=found().listed(client)))
 

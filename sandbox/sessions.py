@@ -133,8 +133,7 @@ class Sessions:
         """Make `n` copies of a session, all or none, once its cells before have ended.
 
         Raises:
-            SessionRefusedError: the session is not there, or cannot be forked as it is.
-            ToolError: (kind `arguments`) its family would be too large.
+            SessionRefusedError: the session is not there, cannot be forked as it is, or its family would be too large.
             OverloadedError: there would be more sessions than there may be.
             SandboxError: the session was lost.
         """
@@ -144,8 +143,8 @@ class Sessions:
             self._check_room(session.client, n)
             relatives = sum(each.family is session.family for each in self._live.values())
             if relatives + n > policy.FAMILY_MOST:
-                text = f"n: a session and its forks are {policy.FAMILY_MOST} at most, and {relatives} are live"
-                raise ToolError(text, ErrorKind.ARGUMENTS)
+                text = f"it and its forks are {policy.FAMILY_MOST} at most, and {relatives} are live"
+                raise session_errors.cannot_fork(text)
             self._opening[session.client] += n
             try:
                 numbers = await session.family.fork(session.number, n)
