@@ -32,6 +32,7 @@ from .zygote import JailParts
 
 # A zygote's own memory counts against a program's limit: one with less room than this starts an interpreter of its own.
 _ROOM_BYTES = 32 << 20
+_SESSION_ROOM_BYTES = 4 << 20
 _BACKSTOP_S = 60.0
 _ATTEMPTS = 3
 
@@ -115,9 +116,9 @@ class ZygotePool:
         family = await tier.family()
         await family.open(job)
         held_bytes = 0 if tier.zygote is None else tier.zygote.data_bytes
-        if held_bytes + _ROOM_BYTES > request.limits.memory_mb << 20:
+        if held_bytes + _SESSION_ROOM_BYTES > request.limits.memory_mb << 20:
             family.close()
-            least_mb = (held_bytes + _ROOM_BYTES >> 20) + 1
+            least_mb = (held_bytes + _SESSION_ROOM_BYTES >> 20) + 1
             text = f"limits.memory_mb: a session of the tier {tier.name!r} needs {least_mb} at least"
             raise ToolError(text, ErrorKind.ARGUMENTS)
         return tier.name, family

@@ -38,7 +38,7 @@ class SessionRequest(BaseModel):
         default_factory=dict, max_length=256, json_schema_extra=NO_OTHER_KEYS
     )
     client: str = Field(default="", max_length=128)
-    idle_s: float | None = Field(default=None, gt=0, le=604_800, allow_inf_nan=False)
+    idle_s: float | None = Field(default=None, ge=0.1, le=604_800, allow_inf_nan=False)
 
     _numbers = field_validator("idle_s", mode="before")(number)
 
