@@ -24,8 +24,10 @@ from cpu_meter import CpuMeter
 
 from rollbox.sandbox.client import Sandbox
 from rollbox.sandbox.interpreter import Interpreter
+from rollbox.schemas.judge import JudgeRequest, StdioTest, TokensComparison
 from rollbox.schemas.run import RunLimits, RunRequest
 
+_TESTS = 100
 _CONTEST_PROGRAM = """
 import sys
 def longest_run(values):
@@ -142,6 +144,22 @@ def rollbox_call(sandbox: Sandbox) -> Call:
     return call
 
 
+async def judge_cost(sandbox: Sandbox, cpu_s: Callable[[], float], requests: int = 10) -> Cost:
+    """Per test: the contest program judged by 100 tests of its own numbers, in one request after the other."""
+    workload = WORKLOADS[-1]
+    stdin, expected = workload.stdin or "", workload.expected
+    walls = []
+    for number in range(requests + 1):
+        tests = [StdioTest(stdin=stdin + " " * each, expected_stdout=expected) for each in range(_TESTS)]
+        request = JudgeRequest(code=f"# {number}\n{workload.code}", tests=tests, comparison=TokensComparison())
+        before, started = cpu_s(), time.perf_counter()
+        result = await sandbox.judge(request)
+        assert result.passed == _TESTS, result
+        walls.append((cpu_s() - before, time.perf_counter() - started))
+    cpu, wall = (statistics.median(each) / _TESTS * 1000 for each in zip(*walls[1:], strict=True))
+    return Cost(cpu, wall)
+
+
 def peer_call(session: aiohttp.ClientSession, url: str) -> Call:
     async def call(workload: Workload) -> str:
         body = {"code": workload.code, "language": "python", "stdin": workload.stdin or "", "run_timeout": 60}
@@ -172,6 +190,9 @@ async def run(load: Load, peers: dict[str, str]) -> None:
             assert sandbox.server_pid is not None
             meter = CpuMeter(sandbox.server_pid)
             await row(f"rollbox, {kind} pool", rollbox_call(sandbox), meter.seconds)
+            if kind == "zygote":
+                cost = await judge_cost(sandbox, meter.seconds)
+                print(f"{'W6B: per test of 100, by /v1/judge':34}{cost!s:>18}", flush=True)
         meter.close()
     async with aiohttp.ClientSession() as session:
         for name, url in peers.items():

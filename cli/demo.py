@@ -12,7 +12,16 @@ from rich.console import Console
 
 Model = Annotated[
     str | None,
-    typer.Option(help="A Hugging Face model directory, or the address of a vLLM server; default: the demo's."),
+    typer.Option(
+        help="A Hugging Face model directory, or the address of a server (several: with commas); default: the demo's."
+    ),
+]
+EngineKind = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="hf, vllm (in process), completions (vLLM server), sglang or chat (any OpenAI-compatible server).",
+    ),
 ]
 TokenizerDir = Annotated[Path | None, typer.Option(help="Tokenizer directory; needed when --model is an address.")]
 Data = Annotated[Path | None, typer.Option(help="Questions as JSONL (GSM8K's layout or messages and ground_truth).")]
@@ -26,6 +35,7 @@ Concurrency = Annotated[int, typer.Option(min=1, help="Trajectories in flight.")
 
 def demo(
     model: Model = None,
+    engine: EngineKind = None,
     tokenizer: TokenizerDir = None,
     data: Data = None,
     tools: ToolsFile = None,
@@ -36,15 +46,16 @@ def demo(
     concurrency: Concurrency = 64,
 ) -> None:
     """Roll out questions with tools, score them, and show what happened."""
-    _let_idle_threads_sleep()
+    let_idle_threads_sleep()
     from ..demo.job import DemoOptions, run_demo
 
-    options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency)
+    options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency, engine)
     asyncio.run(run_demo(options, Console()))
 
 
 def demo_gsm8k(
     model: Model = None,
+    engine: EngineKind = None,
     tokenizer: TokenizerDir = None,
     data: Data = None,
     tools: ToolsFile = None,
@@ -55,13 +66,13 @@ def demo_gsm8k(
     concurrency: Concurrency = 64,
 ) -> None:
     """The same on real GSM8K questions, with a few worked examples in the prompt."""
-    _let_idle_threads_sleep()
+    let_idle_threads_sleep()
     from ..demo.job import DemoOptions, run_demo_gsm8k
 
-    options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency)
+    options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency, engine)
     asyncio.run(run_demo_gsm8k(options, Console()))
 
 
-def _let_idle_threads_sleep() -> None:
+def let_idle_threads_sleep() -> None:
     """Before torch is loaded: by default its idle threads spin, and take the cores that tools and sandbox run on."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

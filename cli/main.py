@@ -8,7 +8,10 @@ import typer
 
 from ..schemas.errors import ConfigError, RollboxError
 from .demo import demo, demo_gsm8k
+from .rollout import rollout
 from .serve import serve
+from .tools import tools
+from .view import view
 
 app = typer.Typer(
     name="rollbox",
@@ -18,8 +21,11 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(serve)
+app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
+app.add_typer(tools)
+app.command()(view)
 
 EXIT_CONFIG = 2
 EXIT_FAILED = 1

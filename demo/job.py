@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,17 +11,15 @@ from rich.progress import Progress
 
 from .. import tools_config
 from ..rollout.data import load_samples
-from ..rollout.engines.base import Engine
-from ..rollout.engines.completions import CompletionsEngine
-from ..rollout.engines.huggingface import HuggingFaceEngine
+from ..rollout.engines.base import AnyEngine
+from ..rollout.engines.registry import get_engine
+from ..rollout.job import RolloutJob, run_job
 from ..rollout.loop import RolloutLimits
 from ..rollout.report.summary import RunSummary
-from ..schemas.errors import ConfigError
 from ..schemas.generation import SamplingParams
 from ..schemas.trajectory import Sample
 from .gsm8k import SAMPLE_FILE, few_shot_samples
 from .questions import generate
-from .run import DemoRun, run
 from .smollm2 import ensure_smollm2
 from .teach import ensure_demo_model
 
@@ -43,6 +41,7 @@ class DemoOptions:
     temperature: float = 0.0
     max_tokens: int = 256
     concurrency: int = 64
+    engine: str | None = None
 
 
 async def run_demo(options: DemoOptions, console: Console) -> RunSummary:
@@ -56,9 +55,9 @@ async def run_demo(options: DemoOptions, console: Console) -> RunSummary:
         samples = load_samples(options.data, limit=options.n)
     else:
         samples = generate("heldout", options.n or DEFAULT_QUESTIONS, seed=_HELD_OUT_SEED)
-    engine = _engine(options, None if options.model else _taught_model(console))
+    engine = _engine(options, lambda: _taught_model(console))
     title = f"rollbox demo: {options.model or 'the demo model'} on {options.data or 'held-out arithmetic'}"
-    return await run(_demo_run(options, title, samples), engine, console)
+    return await run_job(_job(options, title, samples), engine, console)
 
 
 async def run_demo_gsm8k(options: DemoOptions, console: Console) -> RunSummary:
@@ -69,33 +68,29 @@ async def run_demo_gsm8k(options: DemoOptions, console: Console) -> RunSummary:
     """
     _quiet_transformers()
     samples = few_shot_samples(options.data or SAMPLE_FILE, limit=options.n)
-    engine = _engine(options, None if options.model else ensure_smollm2())
+    engine = _engine(options, ensure_smollm2)
     title = f"GSM8K, {options.model or 'SmolLM2-135M-Instruct'} with worked examples"
-    return await run(_demo_run(options, title, samples), engine, console)
+    return await run_job(_job(options, title, samples), engine, console)
 
 
-def _demo_run(options: DemoOptions, title: str, samples: list[Sample]) -> DemoRun:
-    return DemoRun(
+def _job(options: DemoOptions, title: str, samples: list[Sample]) -> RolloutJob:
+    return RolloutJob(
         title=title,
+        model=options.model or "demo",
         samples=samples,
         tools_file=options.tools or DEFAULT_TOOLS,
         out_dir=options.out,
         concurrency=options.concurrency,
+        restart=True,
         sampling=SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens),
         # A CPU serves a whole batch slowly; nothing here should be cut for that.
         limits=RolloutLimits(max_turns=6, trajectory_timeout_s=3600.0),
     )
 
 
-def _engine(options: DemoOptions, own_model: Path | None) -> Engine:
-    if options.model is not None and "://" in options.model:
-        if options.tokenizer is None:
-            raise ConfigError("--tokenizer: needed with an address as --model: the prompt is rendered on this side")
-        return CompletionsEngine(options.model, options.tokenizer, api_key=os.environ.get("OPENAI_API_KEY"))
-    if options.model is not None:
-        return HuggingFaceEngine(options.model)
-    assert own_model is not None
-    return HuggingFaceEngine(own_model)
+def _engine(options: DemoOptions, own_model: Callable[[], Path]) -> AnyEngine:
+    model = own_model() if options.model is None else options.model
+    return get_engine(model, options.engine, tokenizer_dir=options.tokenizer)
 
 
 def _taught_model(console: Console) -> Path:

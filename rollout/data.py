@@ -1,8 +1,11 @@
-"""Read questions from JSONL files: GSM8K's own layout, and a generic one."""
+"""Read questions from JSONL or Parquet files: GSM8K's own layout, verl's, and a generic one."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,59 +13,126 @@ from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Sample
 from ..schemas.validation import validated
 
+DATA_DIR_VARIABLE = "ROLLBOX_DATA"
+_SUFFIXES = ("", ".jsonl", ".parquet", "_test.jsonl", "_test.parquet", "/test.parquet")
+
+
+def find_data(name: str) -> Path:
+    """The file that `name` means: a path, or a name such as `gsm8k` in the folder that ROLLBOX_DATA names.
+
+    Raises:
+        ConfigError: there is none; the message says where it was looked for.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    folder = os.environ.get(DATA_DIR_VARIABLE)
+    tried = [Path(folder) / f"{name}{suffix}" for suffix in _SUFFIXES] if folder else []
+    for path in tried:
+        if path.is_file():
+            return path
+    looked = f"nor in {folder} ({DATA_DIR_VARIABLE})" if folder else f"and {DATA_DIR_VARIABLE} names no folder of data"
+    raise ConfigError(f"data: {name!r} is not a file, {looked}")
+
 
 def load_samples(path: str | Path, data_source: str | None = None, limit: int | None = None) -> list[Sample]:
     """Read up to `limit` samples.
 
-    A line is GSM8K's `{"question", "answer"}` (data source `openai/gsm8k`), or
+    A row is GSM8K's `{"question", "answer"}` (data source `openai/gsm8k`), verl's `{"prompt", "data_source",
+    "reward_model": {"ground_truth"}, "extra_info"}`, or
     `{"messages" | "prompt" | "question", "ground_truth" | "answer", "data_source"?, "id"?, "tools_kwargs"?}`.
 
     Args:
-        data_source: overrides the lines' own; a line without one is taken as `openai/gsm8k`.
+        path: of a JSONL file, or a Parquet file by its ending.
+        data_source: overrides the rows' own; a row without one is taken as `openai/gsm8k`.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is wrong; the message names file and line.
+        ConfigError: the file cannot be read, or a row is wrong; the message names file and line.
     """
     file = Path(path)
+    rows = _parquet_rows(file) if file.suffix == ".parquet" else _jsonl_rows(file)
+    samples = [
+        _sample(row, where, data_source, number) for number, (row, where) in enumerate(islice(rows, limit), start=1)
+    ]
+    if not samples:
+        raise ConfigError(f"{file}: holds no samples")
+    _check_ids(samples, file)
+    return samples
+
+
+def _jsonl_rows(file: Path) -> Iterator[tuple[Any, str]]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read: {error}") from error
-    samples: list[Sample] = []
     for number, line in enumerate(lines, start=1):
-        if limit is not None and len(samples) >= limit:
-            break
         if line.strip():
-            samples.append(_sample(line, f"{file}:{number}", data_source, number))
-    if not samples:
-        raise ConfigError(f"{file}: holds no samples")
-    return samples
+            where = f"{file}:{number}"
+            try:
+                yield json.loads(line), where
+            except (ValueError, RecursionError) as error:
+                raise ConfigError(f"{where}: not JSON: {error}") from error
 
 
-def _sample(line: str, where: str, data_source: str | None, number: int) -> Sample:
+def _parquet_rows(file: Path) -> Iterator[tuple[Any, str]]:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where}: not JSON: {error}") from error
+        import pyarrow as pa
+
+        from .report.parquet import read_parquet
+    except ImportError as error:
+        raise ConfigError(f"{file}: reading Parquet needs pyarrow: pip install 'rollbox[rollout]'") from error
+    try:
+        for number, row in enumerate(read_parquet(file)):
+            yield row, f"{file}: row {number}"
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigError(f"{file}: cannot be read: {error}") from error
+
+
+def _sample(row: Any, where: str, data_source: str | None, number: int) -> Sample:
     if not isinstance(row, dict):
         raise ConfigError(f"{where}: must be an object (got {type(row).__name__})")
-    answer = row.get("ground_truth", row.get("answer"))
-    if answer is None:
-        raise ConfigError(f"{where}: has neither 'ground_truth' nor 'answer'")
+    extra_info = row.get("extra_info") or {}
     fields = {
-        "sample_id": str(row.get("id", number)),
-        "data_source": data_source or row.get("data_source", "openai/gsm8k"),
+        "sample_id": str(_first(row, "id", "sample_id", default=number)),
+        "data_source": data_source or row.get("data_source") or "openai/gsm8k",
         "messages": _messages(row, where),
-        "ground_truth": str(answer),
-        "extra_info": row.get("extra_info", {}),
-        "tools_kwargs": row.get("tools_kwargs", {}),
+        "ground_truth": _ground_truth(row, where),
+        "extra_info": extra_info,
+        "tools_kwargs": row.get("tools_kwargs") or _tools_kwargs(extra_info),
     }
     return validated(Sample, fields, where)
 
 
+def _first(row: dict[str, Any], *names: str, default: Any = None) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), default)
+
+
+def _ground_truth(row: dict[str, Any], where: str) -> str:
+    reward_model = row.get("reward_model")
+    answer = _first(row, "ground_truth", "answer")
+    if answer is None and isinstance(reward_model, dict):
+        answer = reward_model.get("ground_truth")
+    if answer is None:
+        raise ConfigError(f"{where}: has neither 'ground_truth' nor 'answer' nor 'reward_model.ground_truth'")
+    return answer if isinstance(answer, str) else json.dumps(answer)
+
+
+def _tools_kwargs(extra_info: Any) -> Any:
+    found = extra_info.get("tools_kwargs") if isinstance(extra_info, dict) else None
+    # A Parquet column has one shape for all rows, so that tools which a row does not name are there as None.
+    return {name: value for name, value in (found or {}).items() if value is not None}
+
+
 def _messages(row: dict[str, Any], where: str) -> Any:
     for key in ("messages", "prompt", "question"):
-        if key in row:
+        if row.get(key) is not None:
             value = row[key]
             return [{"role": "user", "content": value}] if isinstance(value, str) else value
     raise ConfigError(f"{where}: has none of 'messages', 'prompt', 'question'")
+
+
+def _check_ids(samples: list[Sample], file: Path) -> None:
+    seen: set[str] = set()
+    for sample in samples:
+        if sample.sample_id in seen:
+            raise ConfigError(f"{file}: two samples have the id {sample.sample_id!r}")
+        seen.add(sample.sample_id)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import hashlib
+import random
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 
 from ..schemas.errors import InfraError
@@ -11,6 +13,7 @@ from ..schemas.trajectory import Rewards, Sample, Trajectory
 from .loop import RolloutLoop
 
 Score = Callable[[Trajectory], Rewards | None]
+_BACKOFF_S, _BACKOFF_MAX_S = 0.5, 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,49 +36,78 @@ class InfraGuard:
             )
 
 
-async def run_samples(
+@dataclass(frozen=True, slots=True)
+class RolloutTask:
+    """One trajectory to roll out. `seed` replaces the sampling's own, so that the samples of a question differ."""
+
+    sample: Sample
+    trajectory_id: str
+    seed: int | None = None
+
+
+def tasks_of(samples: Iterable[Sample], n: int = 1, seed: int | None = None) -> list[RolloutTask]:
+    """`n` tasks per sample, question by question, named `SAMPLE.0`, `SAMPLE.1`, …
+
+    Args:
+        seed: each task gets one of its own that follows from this and its name; None leaves them to chance.
+    """
+    names = [(sample, f"{sample.sample_id}.{k}") for sample in samples for k in range(n)]
+    return [RolloutTask(sample, name, None if seed is None else _derived(seed, name)) for sample, name in names]
+
+
+def _derived(seed: int, name: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:4], "big")
+
+
+async def run_tasks(
     loop: RolloutLoop,
-    samples: Sequence[Sample],
+    tasks: Iterable[RolloutTask],
     score: Score,
     *,
     concurrency: int = 64,
+    attempts: int = 1,
     guard: InfraGuard | None = None,
-) -> AsyncIterator[Trajectory]:
+) -> AsyncGenerator[Trajectory, None]:
     """Yield scored trajectories in the order in which they finish.
 
     Args:
         concurrency: trajectories in flight.
+        attempts: how often one is tried that fails through our fault, with growing pauses; the last try is yielded.
 
     Raises:
         InfraError: the guard's limit was passed. ConfigError: a sample cannot be scored.
     """
     guard = guard or InfraGuard()
-    waiting = iter(samples)
+    waiting = iter(tasks)
     running: set[asyncio.Task[Trajectory]] = set()
     finished = failed = 0
     last_error: str | None = None
     try:
         while True:
-            while len(running) < concurrency and (sample := next(waiting, None)) is not None:
-                running.add(asyncio.create_task(_run_one(loop, sample, score)))
+            while len(running) < concurrency and (task := next(waiting, None)) is not None:
+                running.add(asyncio.create_task(_run_one(loop, task, score, attempts)))
             if not running:
                 return
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                trajectory = task.result()
+            for ended in done:
+                trajectory = ended.result()
                 finished += 1
                 failed += trajectory.infra_failed
                 last_error = _infra_error(trajectory) or last_error
                 guard.check(finished, failed, last_error)
                 yield trajectory
     finally:
-        for task in running:
-            task.cancel()
+        for ended in running:
+            ended.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _run_one(loop: RolloutLoop, sample: Sample, score: Score) -> Trajectory:
-    trajectory = await loop.run(sample)
+async def _run_one(loop: RolloutLoop, task: RolloutTask, score: Score, attempts: int) -> Trajectory:
+    for attempt in range(attempts):
+        trajectory = await loop.run(task.sample, task.trajectory_id, seed=task.seed)
+        if not trajectory.infra_failed or attempt + 1 == attempts:
+            break
+        await asyncio.sleep(random.uniform(0.5, 1.0) * min(_BACKOFF_S * 2**attempt, _BACKOFF_MAX_S))
     trajectory.rewards = score(trajectory)
     return trajectory
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 from collections.abc import Callable
 
 _CONTINUATION_MASK, _CONTINUATION = 0b1100_0000, 0b1000_0000
 _MAX_CHARACTER_BYTES = 4
+_PIECE_BYTES = 65_536
+# What `backslashreplace` does, four times as fast: a program that writes nothing but invalid bytes costs us little.
+_SHOWN_BYTES = {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(128, 256)}
 
 
 class Capture(asyncio.Protocol):
@@ -31,6 +35,10 @@ class Capture(asyncio.Protocol):
     @property
     def truncated(self) -> bool:
         return self.total_bytes > self._head_bytes + self._tail_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        return len(self._head) + len(self._tail)
 
     def data_received(self, data: bytes) -> None:
         self.total_bytes += len(data)
@@ -90,7 +98,14 @@ async def attach(protocol: asyncio.Protocol, read_fd: int) -> asyncio.ReadTransp
 
 
 def _decoded(data: bytes) -> str:
-    return data.decode("utf-8", errors="backslashreplace")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        pass
+    # In pieces, since each holds the interpreter: a thread that decodes the largest outputs lets others in between.
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    pieces = [decoder.decode(data[start : start + _PIECE_BYTES]) for start in range(0, len(data), _PIECE_BYTES)]
+    return "".join(piece.translate(_SHOWN_BYTES) for piece in (*pieces, decoder.decode(b"", final=True)))
 
 
 def _without_cut_end(data: bytes) -> bytes:

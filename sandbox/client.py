@@ -6,13 +6,15 @@ import asyncio
 import io
 import json
 import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import aiohttp
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ..schemas.errors import (
     ConfigError,
@@ -23,13 +25,17 @@ from ..schemas.errors import (
     SessionLostError,
     ToolError,
 )
+from ..schemas.judge import JudgeLine, JudgeRequest, JudgeResult
 from ..schemas.run import RunRequest, RunResult
 from ..schemas.session import SessionRequest
-from . import backoff
+from . import backoff, judge_client
+from .bearer import TOKEN_VARIABLE, authorization, check_token, environment_token
+from .container import ContainerServer
 from .embedded import EmbeddedServer
 from .session_client import SandboxSession, opened
 from .shared_server import SharedServer
 
+T = TypeVar("T")
 _QUEUE_ALLOWANCE_S = 300.0
 _SHOWN_CHARS = 200
 _LARGE_CHARS = 262_144
@@ -38,28 +44,36 @@ _LARGE_CHARS = 262_144
 class Sandbox:
     """A sandbox server, as an async context manager that many tasks may use at once.
 
-    Build one with `connect` or `embedded`.
+    Build one with `connect`, `embedded` or `container`.
     """
 
-    def __init__(self, url: str | None, server: EmbeddedServer | SharedServer | None, max_retries: int) -> None:
+    def __init__(
+        self,
+        url: str | None,
+        server: EmbeddedServer | SharedServer | ContainerServer | None,
+        max_retries: int,
+        token: str | None = None,
+    ) -> None:
         self._url = url
         self._server = server
         self.max_retries = max_retries
+        self._token = environment_token() if token is None else check_token(token, "token")
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
-    def connect(cls, url: str, *, max_retries: int = 5) -> Self:
+    def connect(cls, url: str, *, max_retries: int = 5, token: str | None = None) -> Self:
         """A server that runs already.
 
         Args:
             url: such as `http://127.0.0.1:8080`.
             max_retries: attempts after the first when the server fails or cannot be reached. A full queue is retried
                 until the deadline.
+            token: what the server asks for; None takes it from the variable ROLLBOX_SANDBOX_TOKEN, where that is set.
 
         Raises:
-            ConfigError: `url` is not an HTTP address.
+            ConfigError: `url` is not an HTTP address, or the token cannot be sent.
         """
-        return cls(check_url(url), None, max_retries)
+        return cls(check_url(url), None, max_retries, token)
 
     @classmethod
     def embedded(cls, *, max_retries: int = 5, shared: bool = True, **settings: Any) -> Self:
@@ -71,6 +85,20 @@ class Sandbox:
             settings: of `SandboxSettings`, such as `slots` and `queue`.
         """
         return cls(None, SharedServer(settings) if shared else EmbeddedServer(settings), max_retries)
+
+    @classmethod
+    def container(cls, *, image: str | None = None, max_retries: int = 5, **settings: Any) -> Self:
+        """A server in a Docker container of one's own, which is removed with the context, or with this process.
+
+        Args:
+            image: None is the one that `docker compose build sandbox` makes.
+            settings: of `SandboxSettings`, such as `slots` and `queue`.
+
+        Raises:
+            ConfigError: the package `docker` is not installed.
+        """
+        server = ContainerServer(image, settings)
+        return cls(None, server, max_retries, server.token)
 
     @property
     def url(self) -> str:
@@ -85,18 +113,21 @@ class Sandbox:
 
     @property
     def server_pid(self) -> int | None:
-        """The process id of an embedded server."""
+        """The process id of an embedded server, or of one in a container."""
         return None if self._server is None else self._server.pid
 
     async def __aenter__(self) -> Self:
         """
         Raises:
+            ConfigError: there is no Docker engine, or no such image.
             SandboxError: the embedded server did not start.
         """
         if self._server is not None:
             self._url = await self._server.start()
         # No limit of our own: the server's queue is the one place where requests wait.
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), headers=authorization(self._token)
+        )
         return self
 
     async def __aexit__(
@@ -113,10 +144,11 @@ class Sandbox:
         """Run a program. Failures of ours are retried until `deadline_s` seconds from now have passed.
 
         Args:
-            deadline_s: None allows the run's own wall limit and five minutes of queue.
+            deadline_s: None allows the run's own wall limits and five minutes of queue.
 
         Raises:
             ToolError: (kind `arguments`) the server refuses the request; the text names the field.
+            ConfigError: the server asks for another token.
             OverloadedError: the queue stayed full. `retries` says how often it was tried again.
             SandboxError: the server could not be reached or could not run the code. `retries` as above.
         """
@@ -131,12 +163,62 @@ class Sandbox:
         # Encoding the largest requests takes tenths of a second, which the event loop must not.
         small = len(request.code) + len(request.stdin or "") + sum(map(len, request.files.values())) < _LARGE_CHARS
         body = _encoded(request) if small else await asyncio.to_thread(_encoded, request)
-        allowed_s = request.limits.wall_s + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s
-        deadline = time.monotonic() + allowed_s
+        own_s = request.limits.wall_s + request.limits.compile_wall_s
+        deadline = time.monotonic() + (own_s + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s)
+        return await self._retried(lambda timeout_s: self._run_attempt(body, timeout_s), deadline)
+
+    async def judge(self, request: JudgeRequest, *, deadline_s: float | None = None) -> JudgeResult:
+        """Judge a program by many tests. Failures of ours are retried as in `run`.
+
+        Args:
+            deadline_s: None allows all time limits of the request together, and five minutes of queue.
+
+        Raises:
+            ToolError: (kind `arguments`) the server refuses the request; the text names the field.
+            OverloadedError: the queue stayed full.
+            SandboxError: the server could not be reached, or tests failed through us; no verdict is made of those.
+        """
+        request, body, deadline = await self._judge_body(request, deadline_s)
+
+        async def attempt(timeout_s: float) -> JudgeResult:
+            async with aclosing(self._judge_attempt(body, timeout_s)) as lines:
+                return await judge_client.collected(lines)
+
+        result, _ = await self._retried(attempt, deadline)
+        return result
+
+    async def judge_lines(
+        self, request: JudgeRequest, *, deadline_s: float | None = None
+    ) -> AsyncGenerator[JudgeLine, None]:
+        """The lines of a judging as they come. Closing the iterator ends the judging. Nothing is retried.
+
+        Raises: as `judge`; but tests that failed through us are lines with verdict `infra`.
+        """
+        request, body, deadline = await self._judge_body(request, deadline_s)
+        async with aclosing(self._judge_attempt(body, deadline - time.monotonic())) as lines:
+            async for line in lines:
+                yield line
+
+    async def _judge_body(self, request: JudgeRequest, deadline_s: float | None) -> tuple[JudgeRequest, bytes, float]:
+        if request.idempotency_key is None:
+            request = request.model_copy(update={"idempotency_key": uuid4().hex})
+        allowed_s = judge_client.longest_s(request) + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s
+        return request, await asyncio.to_thread(_encoded, request), time.monotonic() + allowed_s
+
+    async def _judge_attempt(self, body: bytes, timeout_s: float) -> AsyncGenerator[JudgeLine, None]:
+        async with self._response("POST", "/v1/judge", timeout_s, body) as response:
+            if response.status != 200:
+                _raise_for(response.status, dict(response.headers), await response.text(errors="replace"), self.url)
+            async with aclosing(judge_client.parsed(response.content.iter_any(), self.url)) as lines:
+                async for line in lines:
+                    yield line
+
+    async def _retried(self, attempt: Callable[[float], Awaitable[T]], deadline: float) -> tuple[T, int]:
+        """What `attempt` returns, which is given the seconds that are left; and the number of retries."""
         infra_failures = retries = 0
         while True:
             try:
-                return await self._attempt(body, deadline - time.monotonic()), retries
+                return await attempt(deadline - time.monotonic()), retries
             except InfraError as error:
                 infra_failures += not isinstance(error, OverloadedError)
                 pause_s = backoff.pause_s(error, retries)
@@ -146,7 +228,7 @@ class Sandbox:
             await asyncio.sleep(pause_s)
             retries += 1
 
-    async def _attempt(self, body: bytes, timeout_s: float) -> RunResult:
+    async def _run_attempt(self, body: bytes, timeout_s: float) -> RunResult:
         text = await self.exchange("POST", "/v1/run", timeout_s, body)
         try:
             return RunResult.model_validate_json(text)
@@ -191,19 +273,27 @@ class Sandbox:
     async def _request(
         self, method: str, path: str, timeout_s: float, body: bytes | None = None
     ) -> tuple[int, dict[str, str], str]:
+        async with self._response(method, path, timeout_s, body) as response:
+            return response.status, dict(response.headers), await response.text(errors="replace")
+
+    @asynccontextmanager
+    async def _response(
+        self, method: str, path: str, timeout_s: float, body: bytes | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """
+        Raises:
+            SandboxError: the server cannot be reached, or is lost while its answer is read.
+        """
         if self._session is None:
             raise SandboxError("the sandbox client is not open: use `async with`")
         timeout = aiohttp.ClientTimeout(total=max(timeout_s, 0.001))
         headers = {"Content-Type": "application/json"}
+        data = None if body is None else io.BytesIO(body)
         try:
             async with self._session.request(
-                method,
-                self.url + path,
-                data=None if body is None else io.BytesIO(body),
-                headers=headers,
-                timeout=timeout,
+                method, self.url + path, data=data, headers=headers, timeout=timeout
             ) as response:
-                return response.status, dict(response.headers), await response.text(errors="replace")
+                yield response
         except TimeoutError:
             raise SandboxError(f"no answer from {self.url} within {timeout_s:.1f} s") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -229,7 +319,7 @@ def check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _encoded(request: RunRequest) -> bytes:
+def _encoded(request: BaseModel) -> bytes:
     try:
         return request.model_dump_json().encode()
     except ValueError as error:  # pydantic cannot serialise lone surrogates
@@ -239,6 +329,11 @@ def _encoded(request: RunRequest) -> bytes:
 def _raise_for(status: int, headers: dict[str, str], text: str, url: str) -> NoReturn:
     said = _object(text) or {}
     detail = str(said.get("detail", "")) or _shown(text)
+    if status == 401:
+        raise ConfigError(
+            f"{url} asks for a token{detail and f': {detail}'}; pass `token` (`sandbox_token` of a tool), or set "
+            f"the variable {TOKEN_VARIABLE}"
+        )
     if status in (413, 422):
         raise ToolError(detail, ErrorKind.ARGUMENTS)
     if status == 429:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ class Interpreter:
     def current(cls) -> Interpreter:
         """The interpreter of this process, with its virtual environment."""
         wanted = [*policy.READ_ONLY, sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix]
-        wanted += [path for path in policy.READ_ONLY_IF_PRESENT if os.path.exists(path)]
+        wanted += [path for pattern in policy.READ_ONLY_IF_PRESENT for path in glob.glob(pattern)]
         wanted += [path for path in policy.SYSTEM_DIRS if os.path.isdir(path) and not os.path.islink(path)]
         # A venv's interpreter is a link, and its target need not lie in a prefix.
         wanted.append(str(Path(sys.executable).resolve().parent))

@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 from ..schemas.errors import ErrorKind, ToolError
 from ..schemas.run import RunLimits, RunRequest
 from ..schemas.session import CellRequest, SessionRequest
+from .command import Command
 from .jail import policy
 from .jail.frames import JobLimits, SlotJob
 
-LANGUAGES = ("python", "python3")
 LARGE_CHARS = 262_144
 """Building larger requests takes tenths of a second, which the event loop must not."""
 _LENGTH_BYTES = 8
@@ -21,20 +21,10 @@ _LENGTH_BYTES = 8
 _START_UP_VARIABLES = ("PYTHON", "LD_", "GLIBC_", "MALLOC_", "OPENBLAS_", "OMP_", "MKL_")
 
 
-def check_language(request: RunRequest) -> None:
-    """
-    Raises:
-        ToolError: (kind `arguments`) it is not available.
-    """
-    if request.language not in LANGUAGES:
-        choices = " or ".join(LANGUAGES)
-        raise ToolError(f"language: {request.language!r} is not available; use {choices}", ErrorKind.ARGUMENTS)
-
-
-def is_large(request: RunRequest | SessionRequest | CellRequest) -> bool:
-    size = 0
+def is_large(request: RunRequest | SessionRequest | CellRequest, command: Command | None = None) -> bool:
+    size = len(command.content or b"") if command else 0
     if not isinstance(request, CellRequest) and request.files:
-        size = sum(map(len, request.files.values()))
+        size += sum(map(len, request.files.values()))
     if not isinstance(request, SessionRequest):
         size += len(request.code) + len(request.stdin or "")
     return size >= LARGE_CHARS
@@ -45,7 +35,8 @@ def cpu_s(limits: RunLimits, wall_s: float) -> float:
     return math.ceil(wall_s) + 1 if limits.cpu_s is None else limits.cpu_s
 
 
-def job_limits(limits: RunLimits) -> JobLimits:
+def job_limits(request: RunRequest | SessionRequest) -> JobLimits:
+    limits = request.limits
     return JobLimits(
         wall_s=limits.wall_s,
         cpu_s=cpu_s(limits, limits.wall_s),
@@ -57,8 +48,16 @@ def job_limits(limits: RunLimits) -> JobLimits:
     )
 
 
-def program_name(request: RunRequest) -> str:
-    """`main.py`, with underscores before it until no request file or folder has the name."""
+def program_name(request: RunRequest, command: Command | None = None) -> str:
+    """`main.py`, with underscores before it until no request file or folder has the name.
+
+    Raises:
+        ToolError: (kind `arguments`) a request file is in the way of a program whose name cannot be another.
+    """
+    if command is not None:
+        if request.files and any(PurePosixPath(each).parts[0] == command.file for each in request.files):
+            raise ToolError(f"files.{command.file}: the program itself has this name", ErrorKind.ARGUMENTS)
+        return command.file
     name = policy.PROGRAM_NAME
     if request.files:
         taken = {PurePosixPath(each).parts[0] for each in request.files}
@@ -88,18 +87,39 @@ def encoded(text: str) -> bytes:
         raise ToolError(f"code or stdin: not valid Unicode: {error.reason}", ErrorKind.ARGUMENTS) from error
 
 
-def slot_job(request: RunRequest, limits: JobLimits, *, fresh_interpreter: bool, doors: list[tuple[str, int]]) -> bytes:
+def program_content(request: RunRequest, command: Command | None) -> bytes:
+    """
+    Raises:
+        ToolError: (kind `arguments`) text that is not Unicode.
+    """
+    if command is not None and command.content is not None:
+        return command.content
+    return encoded(request.code)
+
+
+def slot_job(
+    request: RunRequest,
+    limits: JobLimits,
+    command: Command | None,
+    *,
+    fresh_interpreter: bool,
+    code_object: bytes,
+    doors: list[tuple[str, int]],
+) -> bytes:
     """The block that a ready child reads.
 
     Raises:
         ToolError: (kind `arguments`) text that is not Unicode.
     """
     job = SlotJob(
-        program=program_name(request),
-        code=encoded(request.code),
+        program=program_name(request, command),
+        code=program_content(request, command),
+        command=list(command.argv) if command else [],
+        executable=command is not None and command.content is not None,
+        code_object=code_object,
         stdin=None if request.stdin is None else encoded(request.stdin),
         args=request.args,
-        env=request.env,
+        env=command.env(request.env) if command else request.env,
         files={name: binascii.a2b_base64(content) for name, content in request.files.items()},
         fetches=bool(fetched_names(request)),
         echoes=request.echo_last_expression,
@@ -117,10 +137,12 @@ _UNLIMITED_CPU_S = 1 << 30
 
 def session_job(request: SessionRequest) -> bytes:
     """The block that a ready child reads that is to become a session."""
-    limits = request.limits
     job = SlotJob(
         program="",
         code=b"",
+        command=[],
+        executable=False,
+        code_object=b"",
         stdin=None,
         args=[],
         env=request.env,
@@ -132,7 +154,7 @@ def session_job(request: SessionRequest) -> bytes:
         doors=[],
         fresh_interpreter=False,
         # Each cell sets its own limit of CPU time.
-        limits=job_limits(limits) | {"cpu_s": _UNLIMITED_CPU_S},
+        limits=job_limits(request) | {"cpu_s": _UNLIMITED_CPU_S},
     )
     return block(job)
 

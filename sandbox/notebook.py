@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,12 +11,14 @@ from ..schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
 from ..schemas.run import NO_OTHER_KEYS, Base64, RunStatus, WorkDirPath
 from ..schemas.session import CellError, CellRequest, CellResult, SessionRequest, StateChange
 from ..schemas.validation import number, validated
-from .imports import KNOWN, imported_names
+from .imports import imported_names
 from .sandbox_fusion import CommandRunResult
 from .session_errors import SessionRefusedError
 
 if TYPE_CHECKING:
     from .sessions import Sessions
+
+_PARSED_CHARS = 65_536
 
 _ENDED_BY = {
     RunStatus.TIMEOUT: "TimeoutError",
@@ -64,13 +65,8 @@ class RunJupyterRequest(BaseModel):
 
 def _imports(cells: list[str]) -> list[str]:
     """Of the packages that the cells import, those that choose a tier."""
-    names: set[str] = set()
-    for cell in cells:
-        try:
-            names.update(imported_names(ast.parse(cell)))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-    return sorted(names & KNOWN)
+    small = sum(map(len, cells)) < _PARSED_CHARS
+    return sorted(frozenset[str]().union(*map(imported_names, cells)) if small else imported_names("\n".join(cells)))
 
 
 class CellRunResult(BaseModel):

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from ..schemas.errors import ErrorKind
-from .job import LANGUAGES
 from .network import NetworkPolicy
 from .settings import SandboxSettings
+from .toolchains import Toolchain, Toolchains
 
 _REF = "#/components/schemas/{model}"
 
@@ -28,9 +28,10 @@ class ErrorAnswer(BaseModel):
 
 
 _ERRORS = {
+    401: "The server has a token, and the request does not show it",
     413: "The body is larger than the server accepts",
     422: "The request is at fault",
-    429: "All slots are busy and the queue is full; Retry-After says when to come back",
+    429: "The queue is full, or the client has too many runs; Retry-After says when to come back",
     500: "Unexpected error",
     503: "The sandbox failed",
     504: "On /run_code, in place of 429: the code that SandboxFusion's clients try again",
@@ -64,8 +65,8 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def describe(app: FastAPI, settings: SandboxSettings) -> None:
-    """Make `/openapi.json` hold the request models too, with the caps of this server."""
+def describe(app: FastAPI, settings: SandboxSettings, toolchains: Toolchains) -> None:
+    """Make `/openapi.json` hold the request models too, with the caps and languages of this server."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -74,29 +75,61 @@ def describe(app: FastAPI, settings: SandboxSettings) -> None:
             _, definitions = models_json_schema([(model, "validation") for model in named], ref_template=_REF)
             components = schema.setdefault("components", {}).setdefault("schemas", {})
             components.update(definitions.get("$defs", {}))
-            _add_caps(components, settings)
+            _add_caps(components, settings, toolchains)
             app.openapi_schema = schema
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _add_caps(components: dict[str, Any], settings: SandboxSettings) -> None:
+def _add_caps(components: dict[str, Any], settings: SandboxSettings, toolchains: Toolchains) -> None:
     limits = components["RunLimits"]["properties"]
     limits["wall_s"]["maximum"] = settings.max_wall_s
     cell_wall = components["CellRequest"]["properties"]["wall_s"]
     next(each for each in cell_wall["anyOf"] if each["type"] == "number")["maximum"] = settings.max_wall_s
     limits["memory_mb"]["maximum"] = settings.max_memory_mb
+    limits["compile_wall_s"]["maximum"] = settings.max_wall_s
+    judge_limits = components["JudgeLimits"]["properties"]
+    for field in ("wall_s", "memory_mb", "compile_wall_s"):
+        judge_limits[field]["maximum"] = limits[field]["maximum"]
+    components["CheckerComparison"]["properties"]["language"]["enum"] = list(toolchains.languages)
+    for model in ("RunRequest", "RunCodeRequest", "JudgeRequest"):
+        components[model]["properties"]["language"]["enum"] = list(toolchains.languages)
+        components[model]["allOf"] = [_needs(toolchain, model) for toolchain in toolchains.foreign]
     run = components["RunRequest"]["properties"]
-    run["language"]["enum"] = list(LANGUAGES)
     hosts = NetworkPolicy(settings.allow_hosts).names
     run["allow_hosts"] |= {"items": {"type": "string", "enum": hosts}} if hosts else {"items": False}
     memory_mb = {"minimum": limits["memory_mb"]["minimum"], "maximum": settings.max_memory_mb}
-    for model, wall in (("RunCodeRequest", "run_timeout"), ("RunJupyterRequest", "total_timeout")):
+    for model, walls in (
+        ("RunCodeRequest", ("run_timeout", "compile_timeout")),
+        ("RunJupyterRequest", ("total_timeout",)),
+    ):
         fields = components[model]["properties"]
-        fields[wall]["maximum"] = settings.max_wall_s
+        for wall in walls:
+            fields[wall]["maximum"] = settings.max_wall_s
         fields["memory_limit_MB"] = {
             "description": "MiB; null, 0 and less take the default",
             "default": -1,
             "anyOf": [{"type": "null"}, {"type": "integer", "maximum": 0}, {"type": "integer", **memory_mb}],
         }
+
+
+def _needs(toolchain: Toolchain, model: str) -> dict[str, Any]:
+    """What a request in one language must and cannot ask for."""
+    language, needs = toolchain.language, toolchain.language.needs
+    if model == "RunCodeRequest":
+        least = {"anyOf": [{"type": "null"}, {"type": "integer", "maximum": 0}, {"minimum": needs.memory_mb}]}
+        then: dict[str, Any] = {"memory_limit_MB": least}
+    else:
+        limits = {"processes": {"minimum": needs.processes}, "memory_mb": {"minimum": needs.memory_mb}}
+        never = {"const": False}
+        then = {"limits": {"properties": limits}}
+        if model == "JudgeRequest":
+            then["tests"] = {"items": {"$ref": _REF.format(model="StdioTest")}}
+        else:
+            then |= {"echo_last_expression": never, "figures": never}
+    names = [language.name, *language.aliases]
+    return {
+        "if": {"properties": {"language": {"enum": names}}, "required": ["language"]},
+        "then": {"properties": then},
+    }

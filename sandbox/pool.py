@@ -8,7 +8,10 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Protocol, Self
 
+from ..schemas.errors import ErrorKind, ToolError
 from ..schemas.run import RunRequest, RunResult
+from .command import Command
+from .languages import LANGUAGES, PYTHON
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,12 @@ class Pool(Protocol):
     ) -> None:
         """End all programs that still run."""
 
-    async def run(self, request: RunRequest) -> RunResult:
+    async def run(self, request: RunRequest, command: Command | None = None, code_object: bytes = b"") -> RunResult:
         """Run one program; a program's own failure is a result.
+
+        Args:
+            command: how it starts; None for a Python program. Requests in other languages come here by `Programs`.
+            code_object: of a Python program, what `Compiler.compile_python` made of its code.
 
         Cancelling the task ends the program, frees the slot, and is raised again.
 
@@ -54,6 +61,19 @@ class Pool(Protocol):
     def packages(self) -> dict[str, dict[str, str]]:
         """Tier -> packages that it has imported beforehand, and their versions. Others are imported when asked for."""
         ...
+
+
+_PYTHON_NAMES = next((each.name, *each.aliases) for each in LANGUAGES if each.name == PYTHON)
+
+
+def check_python(request: RunRequest) -> None:
+    """What a pool does without a command.
+
+    Raises:
+        ToolError: (kind `arguments`) the request is in another language.
+    """
+    if request.language not in _PYTHON_NAMES:
+        raise ToolError(f"language: {request.language!r} needs a command", ErrorKind.ARGUMENTS)
 
 
 def installed(names: tuple[str, ...]) -> dict[str, str]:

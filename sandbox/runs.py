@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from ..schemas.errors import ErrorKind, RollboxError, ToolError
-from ..schemas.run import RunLimits, RunRequest, RunResult
+from ..schemas.errors import RollboxError
+from ..schemas.run import RunRequest, RunResult
+from .client_cap import ClientCap
 from .idempotency import Idempotency
-from .job import check_language
 from .metrics import Metrics
 from .network import NetworkPolicy
 from .pool import Pool
+from .programs import Prepared, Programs
 from .settings import SandboxSettings
+from .siblings import Siblings
+from .toolchains import Toolchains
 
 
 class Runs:
     """The runs of one server."""
 
-    def __init__(self, pool: Pool, settings: SandboxSettings, metrics: Metrics) -> None:
+    def __init__(
+        self, pool: Pool, settings: SandboxSettings, metrics: Metrics, toolchains: Toolchains, siblings: Siblings
+    ) -> None:
         self.metrics = metrics
-        self.at_a_time = 2 * settings.slots
+        self.programs = Programs(pool, settings, toolchains)
+        self.at_a_time = min(2 * settings.slots, settings.max_per_client or 2 * settings.slots)
         """How many runs of one batch may wait or run at a time."""
-        self._pool = pool
-        self._settings = settings
         self._network = NetworkPolicy(settings.allow_hosts)
+        self.siblings = siblings
         self._idempotency = Idempotency()
+        self._cap = ClientCap(settings.max_per_client)
 
     async def run(self, request: RunRequest) -> RunResult:
         """
         Raises:
             ToolError: (kind `arguments`) it asks for more than this server gives, or cannot be served as it is.
-            OverloadedError: the queue is full.
+            OverloadedError: the queue is full, or the client has as many runs as it may.
             SandboxError: the program could not be run.
         """
+        owner = self.siblings.elsewhere(request.idempotency_key)
+        if owner is not None:
+            return await self.siblings.run(owner, request)
         try:
             self.check(request)
             if request.idempotency_key is None:
@@ -41,7 +50,22 @@ class Runs:
             raise
 
     async def _counted(self, request: RunRequest) -> RunResult:
-        result = await self._pool.run(request)
+        with self._cap.hold(request.client):
+            result = await self.programs.run(request)
+        self.metrics.count(result)
+        return result
+
+    async def run_prepared(self, request: RunRequest, prepared: Prepared) -> RunResult:
+        """Run a program that was checked and prepared.
+
+        Raises: as `run`.
+        """
+        try:
+            with self._cap.hold(request.client):
+                result = await self.programs.run_prepared(request, prepared)
+        except RollboxError as error:
+            self.metrics.count_error(error)
+            raise
         self.metrics.count(result)
         return result
 
@@ -50,22 +74,6 @@ class Runs:
         Raises:
             ToolError: (kind `arguments`) it asks for what this server does not give.
         """
-        check_language(request)
+        self.programs.check(request)
         if request.allow_hosts:
             self._network.granted(request.allow_hosts)
-        check_limits(request.limits, self._settings)
-
-
-def check_limits(limits: RunLimits, settings: SandboxSettings) -> None:
-    """
-    Raises:
-        ToolError: (kind `arguments`) they are more than this server gives.
-    """
-    asked = (
-        ("wall_s", limits.wall_s, settings.max_wall_s),
-        ("memory_mb", limits.memory_mb, settings.max_memory_mb),
-    )
-    for field, value, most in asked:
-        if value > most:
-            text = f"limits.{field}: {value} is more than this server allows ({most})"
-            raise ToolError(text, ErrorKind.ARGUMENTS)

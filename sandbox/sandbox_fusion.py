@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
-from ..schemas.run import NO_OTHER_KEYS, Base64, RunRequest, RunResult, RunStatus, WorkDirPath
+from ..schemas.run import NO_OTHER_KEYS, Base64, CompileResult, RunRequest, RunResult, RunStatus, WorkDirPath
 from ..schemas.validation import number, validated
 
 
@@ -16,7 +16,8 @@ class RunCodeRequest(BaseModel):
     """Fields that SandboxFusion does not know are ignored, as it does.
 
     Attributes:
-        run_timeout: seconds. `compile_timeout` is accepted and has no use for Python.
+        language: one of SandboxFusion's names that this server has.
+        run_timeout, compile_timeout: seconds.
         memory_limit_MB: -1 for the server's default; also None, which verl sends where none is configured.
         files: path -> base64; None writes nothing.
     """
@@ -24,9 +25,9 @@ class RunCodeRequest(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     code: str
-    language: Literal["python"]
+    language: str = Field(max_length=64)
     stdin: str | None = None
-    compile_timeout: float = 10
+    compile_timeout: float = Field(default=10, gt=0, le=3600, allow_inf_nan=False)
     run_timeout: float = Field(default=10, gt=0, le=3600, allow_inf_nan=False)
     memory_limit_MB: int | None = -1  # noqa: N815 - the wire's name
     files: dict[WorkDirPath, Base64 | None] = Field(default_factory=dict, json_schema_extra=NO_OTHER_KEYS)
@@ -44,6 +45,7 @@ class RunCodeRequest(BaseModel):
             {"code": self.code, "language": self.language, "stdin": self.stdin, "fetch_files": self.fetch_files},
             files=self.files,
             wall_s=self.run_timeout,
+            compile_wall_s=self.compile_timeout if "compile_timeout" in self.model_fields_set else None,
             memory_limit_mb=self.memory_limit_MB,
         )
 
@@ -55,6 +57,7 @@ def as_run_request(
     files: Mapping[str, str | None],
     wall_s: float,
     memory_limit_mb: int | None,
+    compile_wall_s: float | None = None,
 ) -> RunRequest:
     """What all of SandboxFusion's calls have in common: files that may be None, and a memory limit that may be -1.
 
@@ -64,6 +67,8 @@ def as_run_request(
     limits: dict[str, float] = {"wall_s": wall_s}
     if memory_limit_mb is not None and memory_limit_mb > 0:
         limits["memory_mb"] = memory_limit_mb
+    if compile_wall_s is not None:
+        limits["compile_wall_s"] = compile_wall_s
     written = {name: content for name, content in files.items() if content is not None}
     try:
         return validated(RunRequest, data | {"files": written, "limits": limits}, where)
@@ -80,6 +85,20 @@ class CommandRunResult(BaseModel):
     stdout: str | None = None
     stderr: str | None = None
 
+    @classmethod
+    def of(cls, result: RunResult | CompileResult) -> CommandRunResult:
+        """What ended by itself is `Finished`, with whatever code. `Error` is a compiler that failed without one."""
+        timed_out = result.status is RunStatus.TIMEOUT
+        failed_silently = result.status is RunStatus.ERROR and result.exit_code == 0
+        code = -result.signal if result.signal is not None else result.exit_code
+        return cls(
+            status="TimeLimitExceeded" if timed_out else "Error" if failed_silently else "Finished",
+            execution_time=result.run_ms / 1000,
+            return_code=None if timed_out else code,
+            stdout=result.stdout,
+            stderr=result.stderr,
+        )
+
 
 class RunCodeResponse(BaseModel):
     """`status` is `Success` for exit code 0, `Failed` for any other end, `SandboxError` when the code did not run."""
@@ -93,18 +112,17 @@ class RunCodeResponse(BaseModel):
 
     @classmethod
     def from_result(cls, result: RunResult) -> RunCodeResponse:
-        timed_out = result.status is RunStatus.TIMEOUT
+        compiled = None if result.compile is None else CommandRunResult.of(result.compile)
+        if result.status is RunStatus.COMPILE_ERROR:
+            return cls(status="Failed", compile_result=compiled)
         killed_for = result.status.value if result.status in (RunStatus.MEMORY, RunStatus.OUTPUT_LIMIT) else ""
-        code = -result.signal if result.signal is not None else result.exit_code
-        run = CommandRunResult(
-            status="TimeLimitExceeded" if timed_out else "Finished",
-            execution_time=result.run_ms / 1000,
-            return_code=None if timed_out else code,
-            stdout=result.stdout,
-            stderr=result.stderr,
+        return cls(
+            status="Success" if result.status is RunStatus.OK else "Failed",
+            message=result.hint or killed_for,
+            compile_result=compiled,
+            run_result=CommandRunResult.of(result),
+            files=result.files,
         )
-        status: Literal["Success", "Failed"] = "Success" if result.status is RunStatus.OK else "Failed"
-        return cls(status=status, message=result.hint or killed_for, run_result=run, files=result.files)
 
     @classmethod
     def from_error(cls, error: SandboxError) -> RunCodeResponse:

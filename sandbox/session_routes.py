@@ -14,14 +14,15 @@ from .http_body import read_model
 from .notebook import RunJupyterRequest, RunJupyterResponse, run_notebook
 from .openapi import answers, body_of
 from .sessions import Sessions
+from .siblings import ASKED_BY_SIBLING, Siblings
 
 _NONE_HERE = "sessions: a server started with --pool process has none; start it with --pool zygote"
 
 
-def add_session_routes(app: FastAPI, sessions: Sessions | None) -> None:
+def add_session_routes(app: FastAPI, sessions: Sessions | None, siblings: Siblings) -> None:
     """`sessions` None: a server whose pool has none. It says so."""
     found = _Found(sessions)
-    _add_whole(app, found)
+    _add_whole(app, found, siblings)
     _add_one(app, found)
     _add_notebook(app, found)
 
@@ -42,7 +43,7 @@ def _refuse() -> NoReturn:
     raise ToolError(_NONE_HERE, ErrorKind.ARGUMENTS)
 
 
-def _add_whole(app: FastAPI, found: _Found) -> None:
+def _add_whole(app: FastAPI, found: _Found, siblings: Siblings) -> None:
     @app.post("/v1/sessions", openapi_extra=body_of(SessionRequest), responses=answers(SessionInfo))
     async def open_session(request: Request) -> Response:
         """Open a session; answers with a SessionInfo."""
@@ -50,9 +51,13 @@ def _add_whole(app: FastAPI, found: _Found) -> None:
         return await json_answer(await found().create(asked))
 
     @app.get("/v1/sessions", responses=answers(SessionList))
-    async def list_sessions(client: str | None = None) -> Response:
+    async def list_sessions(request: Request, client: str | None = None) -> Response:
         """The live sessions, of one client if it is named. Ids are cut: a whole one is the right to use the session."""
-        return await json_answer(SessionList(sessions=found().listed(client)))
+        listed = SessionList(sessions=found().listed(client))
+        if ASKED_BY_SIBLING not in request.headers:
+            for text in await siblings.answers(f"{request.url.path}?{request.url.query}"):
+                listed.sessions += SessionList.model_validate_json(text).sessions
+        return await json_answer(listed)
 
 
 def _add_one(app: FastAPI, found: _Found) -> None:

@@ -13,7 +13,7 @@ from ..schemas.session import CellError, CellRequest, CellResult, StateChange
 from .capture import Capture
 from .jail import head
 from .jail.frames import CellOrder, CellOutcome
-from .verdict import BY_REASON, MEMORY_ERROR, hint
+from .verdict import BY_REASON, MEMORY_ERROR, hint, left_out
 
 HINDRANCES = {
     head.THREADS: "background threads are running",
@@ -67,7 +67,7 @@ def judge_cell(
     code = os.waitstatus_to_exitcode(outcome["wait_status"])
     status = _status(outcome, order, report, code)
     said = report if kept else None
-    advice = hint(said.unfetched if said else {}, last_line, has_stdin=request.stdin is not None)
+    advice = left_out(said.unfetched if said else {}) or hint(last_line, has_stdin=request.stdin is not None)
     return CellResult(
         status=status,
         exit_code=said.exit_code if said else (code if code >= 0 and not kept else None),

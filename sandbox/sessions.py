@@ -19,7 +19,7 @@ from .family import Family, ForkRefusedError
 from .jail import policy
 from .live_session import LiveSession, Turn
 from .metrics import Metrics
-from .runs import check_limits
+from .programs import check_limits
 from .session_verdict import HINDRANCES
 from .settings import SandboxSettings
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import __version__
 from ..schemas.errors import ConfigError, SandboxError
+from .bearer import environment_token
 from .capture import Collected, attach
 from .users import OTHERS_STAY
 
@@ -152,8 +153,10 @@ async def _end_of_process(pid: int) -> None:
 
 def _place(settings: dict[str, Any]) -> str:
     """A path, without suffix, for the files of the server with these settings of this installation."""
+    token = hashlib.sha256((environment_token() or "").encode()).hexdigest()  # the server has it from whoever starts it
     identity = json.dumps(
-        [__version__, str(Path(__file__).parent), sys.executable, sys.prefix, sorted(settings.items())], default=str
+        [__version__, str(Path(__file__).parent), sys.executable, sys.prefix, sorted(settings.items()), token],
+        default=str,
     )
     place = f"{_folder()}/{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     if len(f"{place}.socket") > _LONGEST_SOCKET_PATH:

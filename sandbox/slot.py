@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import marshal
 import os
 import socket
@@ -19,6 +20,8 @@ from .job import block
 _READ_BYTES = 65_536
 _DEATH_GRACE_S = 5.0
 _SETUP_GRACE_S = 30.0
+_CHILD_FDS = 3
+"""Of a ready child: its job's socket, and its output pipes."""
 _MOST_DOORS = 32
 _UNWATCHED_S = 0.04
 """How long limits other than the kernel's are not looked at. Most programs end sooner, and are spared the watch."""
@@ -58,7 +61,12 @@ class Slot:
             kind, value, fds = b"", None, []
         if kind == messages.READY:
             self._child, self._number = fds, value
-            if self._ended is None:  # else the run before has not been wound up yet, and will say so itself
+            if len(fds) != _CHILD_FDS:
+                # We are out of descriptors, and the kernel has dropped those that found no place.
+                text = os.strerror(errno.EMFILE)
+                self._failure = {"step": "descriptors of a ready child", "errno": errno.EMFILE, "message": text}
+                self.close()
+            elif self._ended is None:  # else the run before has not been wound up yet, and will say so itself
                 self._on_ready(self)
         elif kind == messages.FETCHING:
             if self._run is not None:
@@ -74,6 +82,8 @@ class Slot:
                 self._ended.set_result(value)
             else:
                 self._ended.set_exception(explained(value))
+                if "field" not in value:
+                    self.close()  # it is the slot that failed, and might again
 
     @property
     def is_open(self) -> bool:

@@ -130,7 +130,14 @@ class Tier:
             self._zygote.reap()
             # The others may all be busy for long.
             if self._waiting and len(self._slots) < self._most:
-                self._slots.add(self._zygote.new_slot(self._slot_ready, self._slot_lost))
+                self._replace_slot(self._zygote)
+
+    def _replace_slot(self, zygote: Zygote) -> None:
+        try:
+            self._slots.add(zygote.new_slot(self._slot_ready, self._slot_lost))
+        except (OSError, SandboxError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            self._fail_waiting(SandboxError(f"a slot could not be replaced: {reason}"))
 
     def _fail_waiting(self, error: RollboxError) -> None:
         while self._waiting:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,7 @@ from ..schemas.run import RunRequest, RunResult
 from ..schemas.session import SessionRequest
 from .admission import Admission
 from .capture import Capture
+from .command import Command
 from .failures import NotStartedError
 from .family import Family
 from .imports import tier_for, tier_of
@@ -22,12 +24,12 @@ from .interpreter import Interpreter
 from .isolation import FULL_ISOLATION, Isolation
 from .jail import tiers
 from .jail.bundle import bundle
-from .job import check_language, fetched_names, is_large, job_limits, session_job, slot_job
+from .job import fetched_names, is_large, job_limits, session_job, slot_job
 from .launch import memory_file
 from .network import NO_NETWORK, Forwarding, NetworkPolicy
-from .pool import PoolInfo, installed
+from .pool import PoolInfo, check_python, installed
 from .tier import Tier
-from .verdict import judge
+from .verdict import judged
 from .zygote import JailParts
 
 # A zygote's own memory counts against a program's limit: one with less room than this starts an interpreter of its own.
@@ -123,13 +125,14 @@ class ZygotePool:
             raise ToolError(text, ErrorKind.ARGUMENTS)
         return tier.name, family
 
-    async def run(self, request: RunRequest) -> RunResult:
-        check_language(request)
+    async def run(self, request: RunRequest, command: Command | None = None, code_object: bytes = b"") -> RunResult:
+        if command is None:
+            check_python(request)
         async with self._admission.slot(request.client) as queue_ms:
             try:
                 # Whatever is wrong with us, a call comes back.
                 async with asyncio.timeout(request.limits.wall_s + _BACKSTOP_S):
-                    result = await self._run_or_again(request)
+                    result = await self._run_or_again(request, command, code_object)
             except TimeoutError:
                 raise SandboxError(f"the run was not over {_BACKSTOP_S:.0f} s after its time limit") from None
             except OSError as error:
@@ -138,24 +141,24 @@ class ZygotePool:
         result.queue_ms = queue_ms
         return result
 
-    async def _run_or_again(self, request: RunRequest) -> RunResult:
+    async def _run_or_again(self, request: RunRequest, command: Command | None, code_object: bytes) -> RunResult:
         for _ in range(_ATTEMPTS - 1):
             try:
-                return await self._run(request)
+                return await self._run(request, command, code_object)
             except NotStartedError:
                 continue
-        return await self._run(request)
+        return await self._run(request, command, code_object)
 
-    async def _run(self, request: RunRequest) -> RunResult:
+    async def _run(self, request: RunRequest, command: Command | None, code_object: bytes) -> RunResult:
         asked_s = time.monotonic()
-        limits = job_limits(request.limits)
-        tier, fresh = self._tier(request)
+        limits = job_limits(request)
+        tier, fresh = (self._tiers[tiers.BARE], False) if command else self._tier(request)
         hosts = self._network.granted(request.allow_hosts) if request.allow_hosts else []
         doors = [(host.address, host.port) for host in hosts]
-        if is_large(request):
-            job = await asyncio.to_thread(slot_job, request, limits, fresh_interpreter=fresh, doors=doors)
-        else:
-            job = slot_job(request, limits, fresh_interpreter=fresh, doors=doors)
+        build = partial(
+            slot_job, request, limits, command, fresh_interpreter=fresh, code_object=code_object, doors=doors
+        )
+        job = await asyncio.to_thread(build) if is_large(request, command) else build()
         slot = await tier.acquire()
         keep = request.limits
         stdout = Capture(keep.output_bytes, keep.output_kill_mb << 20, slot.end_run)
@@ -169,7 +172,7 @@ class ZygotePool:
                 wall_s=limits["wall_s"],
                 on_doors=None if forwarding is None else forwarding.serve,
             )
-        return judge(request, limits, outcome, stdout, stderr, asked_s=asked_s)
+        return await judged(request, limits, outcome, stdout, stderr, asked_s=asked_s, command=command)
 
     def _tier(self, request: RunRequest) -> tuple[Tier, bool]:
         """The tier for a request, and whether its memory limit leaves no room for what a zygote holds."""

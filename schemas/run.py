@@ -78,6 +78,7 @@ class RunLimits(BaseModel):
         file_size_mb: the largest file that can be written. `work_dir_mb`: size of each private tmpfs.
         output_bytes: bytes kept of each stream, half from its head and half from its tail.
         output_kill_mb: MiB written to one stream at which the run is ended with status `output_limit`.
+        compile_wall_s: seconds by the clock of compiling, for languages that are compiled.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -91,6 +92,7 @@ class RunLimits(BaseModel):
     work_dir_mb: int = Field(default=64, ge=1, le=16_384)
     output_bytes: int = Field(default=65_536, ge=256, le=16_777_216)
     output_kill_mb: int = Field(default=256, ge=1, le=16_384)
+    compile_wall_s: float = Field(default=30.0, gt=0, le=3600, allow_inf_nan=False)
 
     _numbers = field_validator("*", mode="before")(number)
 
@@ -99,6 +101,7 @@ class RunRequest(BaseModel):
     """A program to run.
 
     Attributes:
+        language: any name that `/v1/info` lists, or an alias of one (docs/sandbox.md).
         stdin: text fed to the program; None attaches nothing, so that reading fails at once.
         files: work-dir path -> base64 content, written before the program starts.
         fetch_files: work-dir paths to send back afterwards; absent ones are left out of the answer.
@@ -144,6 +147,25 @@ class RunStatus(StrEnum):
     TIMEOUT = "timeout"
     MEMORY = "memory"
     OUTPUT_LIMIT = "output_limit"
+    COMPILE_ERROR = "compile_error"
+
+
+class CompileResult(BaseModel):
+    """How compiling ended. Its `status` is never `compile_error`: that is the run's.
+
+    Attributes:
+        exit_code, signal, stdout, stderr, run_ms, cpu_ms: as in `RunResult`, of the compiler.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: RunStatus
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    run_ms: float = 0.0
+    cpu_ms: float = 0.0
 
 
 class RunResult(BaseModel):
@@ -158,6 +180,7 @@ class RunResult(BaseModel):
         last_expression: `repr` of the value of a final bare expression, when asked for and not None.
         figures: PNG images, base64, when asked for.
         files: work-dir path -> base64 content of the fetched files.
+        compile: how compiling ended, for languages that are compiled. With status `compile_error` nothing was run.
         queue_ms: waiting for a slot. start_ms: building the jail. run_ms: the program itself.
         cpu_ms: user and system time of the whole process tree. peak_memory_mb: resident, whole tree.
     """
@@ -178,6 +201,7 @@ class RunResult(BaseModel):
     last_expression: str | None = None
     figures: list[str] = Field(default_factory=list)
     files: dict[str, str] = Field(default_factory=dict)
+    compile: CompileResult | None = None
     queue_ms: float = 0.0
     start_ms: float = 0.0
     run_ms: float = 0.0

@@ -26,7 +26,17 @@ def test_every_folder_is_type_checked() -> None:
     assert links == expected
 
 
-@pytest.mark.parametrize("pattern", ["tools_config/*.yaml", "retrieval/corpus/*", "demo/data/*", "demo/templates/*"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "tools_config/*.yaml",
+        "retrieval/corpus/*",
+        "demo/data/*",
+        "demo/templates/*",
+        "viewer/templates/*",
+        "viewer/static/*",
+    ],
+)
 def test_data_files_are_installed(pattern: str) -> None:
     assert list(ROOT.glob(pattern))
     assert pattern in PROJECT["tool"]["setuptools"]["package-data"]["rollbox"]

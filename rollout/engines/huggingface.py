@@ -17,6 +17,8 @@ from ...schemas.generation import SamplingParams, TokenOutput
 from ..chat_template import Tokenizer
 from .decoding import Row, decode
 from .prefix import SharedPrefix
+from .room import tokens_allowed
+from .tokenizer import load_tokenizer
 
 
 @dataclass(slots=True)
@@ -85,8 +87,7 @@ class HuggingFaceEngine:
         """
         if self._worker is None or self._stopped:
             raise EngineError("the engine is not running: use it inside 'async with'")
-        if not 0 < len(prompt_ids) < self.max_context:
-            raise EngineError(f"prompt of {len(prompt_ids)} tokens; the context holds {self.max_context}")
+        tokens_allowed(prompt_ids, sampling, self.max_context)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[TokenOutput] = loop.create_future()
         stop_ids = frozenset([*sampling.stop_token_ids, cast(int, self.tokenizer.eos_token_id)])
@@ -98,24 +99,19 @@ class HuggingFaceEngine:
         if not (self._model_dir / "config.json").is_file():
             raise ConfigError(f"model: {self._model_dir} is not a model directory (it has no config.json)")
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM
 
         if self._threads is not None:
             torch.set_num_threads(self._threads)
+        self.tokenizer = load_tokenizer(self._model_dir, self._chat_template)
         try:
-            tokenizer = AutoTokenizer.from_pretrained(str(self._model_dir), local_files_only=True)
             model = AutoModelForCausalLM.from_pretrained(
                 str(self._model_dir), local_files_only=True, dtype=torch.float32
             )
         except Exception as error:
             raise ConfigError(f"model: cannot load {self._model_dir}: {error}") from error
-        if self._chat_template is not None:
-            tokenizer.chat_template = self._chat_template
-        if tokenizer.chat_template is None:
-            raise ConfigError(f"model: the tokenizer of {self._model_dir} has no chat_template; give one")
         model.train(False)
         self._model = model
-        self.tokenizer = cast(Tokenizer, tokenizer)
         self.max_context = int(model.config.max_position_embeddings)
 
     def _serve(self) -> None:

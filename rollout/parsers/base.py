@@ -1,9 +1,10 @@
-"""What a parser returns, whatever the format."""
+"""What a parser takes and returns, whatever the format."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...schemas.tool import ToolCall
 
@@ -37,9 +38,38 @@ class ParsedTurn:
     draft_calls: int = 0
 
 
+class StreamingTurn(Protocol):
+    """Reads a turn while it is written. However the text is split, the outcome is that of `ToolCallParser.parse`."""
+
+    def feed(self, chunk: str) -> list[ToolCall]:
+        """Take more text; the calls that are certain by now and were not returned before."""
+        ...
+
+    def finish(self) -> ParsedTurn:
+        """The whole turn, once all of it was fed."""
+        ...
+
+
 class ToolCallParser(Protocol):
-    """Reads the tool calls out of one complete turn. Never raises for what a model wrote."""
+    """Reads and writes the tool calls of one format. Never raises for what a model wrote."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The format's name, as `get_parser` takes it."""
+        ...
 
-    def parse(self, text: str) -> ParsedTurn: ...
+    def parse(self, text: str, *, think_open: bool = False) -> ParsedTurn:
+        """Take apart one complete turn.
+
+        Args:
+            think_open: the prompt ends inside `<think>`, so that the turn begins in it.
+        """
+        ...
+
+    def stream(self) -> StreamingTurn:
+        """Begin a turn that arrives in pieces."""
+        ...
+
+    def render(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """One call as the format writes it; `parse` gives the same back."""
+        ...

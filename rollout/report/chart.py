@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...schemas.trajectory import Trajectory
 from .summary import RunSummary
 
 _BLUE, _GREEN, _ORANGE, _GREY = "#4477aa", "#228833", "#ee7733", "#bbbbbb"
 
 
-def save_chart(trajectories: Sequence[Trajectory], summary: RunSummary, path: Path, title: str) -> None:
+def save_chart(summary: RunSummary, path: Path, title: str) -> None:
     """Draw a PNG. Needs matplotlib."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -21,10 +18,13 @@ def save_chart(trajectories: Sequence[Trajectory], summary: RunSummary, path: Pa
     figure = Figure(figsize=(11, 7), layout="constrained")
     FigureCanvasAgg(figure)
     accuracy = "not scored" if summary.accuracy is None else f"accuracy {summary.accuracy:.1%}"
+    if len(summary.pass_at_k) > 1:
+        k, share = max(summary.pass_at_k.items())
+        accuracy += f", pass@{k} {share:.1%}"
     figure.suptitle(f"{title}: {summary.trajectories} trajectories, {accuracy}")
     axes = figure.subplots(2, 2)
     _draw_rewards(axes[0, 0], summary)
-    _draw_turns(axes[0, 1], trajectories)
+    _draw_turns(axes[0, 1], summary)
     _draw_calls(axes[1, 0], summary)
     _draw_time(axes[1, 1], summary)
     figure.savefig(path, dpi=110)
@@ -40,20 +40,16 @@ def _draw_rewards(axis: Any, summary: RunSummary) -> None:
     axis.tick_params(axis="x", labelrotation=15)
 
 
-def _draw_turns(axis: Any, trajectories: Sequence[Trajectory]) -> None:
-    groups = {
-        "correct": (_GREEN, [t for t in trajectories if t.rewards and t.rewards.correct]),
-        "wrong": (_ORANGE, [t for t in trajectories if t.rewards and not t.rewards.correct]),
-        "masked": (_GREY, [t for t in trajectories if t.rewards is None]),
-    }
-    turns = sorted({trajectory.num_turns for trajectory in trajectories})
+def _draw_turns(axis: Any, summary: RunSummary) -> None:
+    colors = {"correct": _GREEN, "wrong": _ORANGE, "masked": _GREY}
+    turns = sorted({turn for counts in summary.turns.values() for turn in counts})
     floor = [0] * len(turns)
-    for label, (color, group) in groups.items():
-        if not group:
+    for outcome, color in colors.items():
+        counts = summary.turns.get(outcome)  # type: ignore[call-overload]
+        if not counts:
             continue
-        counts = Counter(trajectory.num_turns for trajectory in group)
-        heights = [counts[turn] for turn in turns]
-        axis.bar([str(turn) for turn in turns], heights, bottom=floor, color=color, label=label)
+        heights = [counts.get(turn, 0) for turn in turns]
+        axis.bar([str(turn) for turn in turns], heights, bottom=floor, color=color, label=outcome)
         floor = [low + height for low, height in zip(floor, heights, strict=True)]
     axis.set_title("assistant turns per trajectory")
     if axis.has_data():

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from statistics import fmean
+from math import comb
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from ...schemas.call_record import CallRecord
-from ...schemas.trajectory import Trajectory
+Outcome = Literal["correct", "wrong", "masked"]
 
 
 class ToolSummary(BaseModel):
-    """One tool's calls. `run_ms` is the mean of the calls that ran."""
+    """One tool's calls. `run_ms` and `queue_ms` are means over the calls that ran."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -25,20 +23,28 @@ class ToolSummary(BaseModel):
 
 class RunSummary(BaseModel):
     """Attributes:
+    questions: different samples; there may be several trajectories of each.
     scored: trajectories with a reward. accuracy: share of the scored that are correct; None when none is scored.
-    masked: trajectories left out because something of ours failed.
-    generate_s, queue_s, run_s: summed over the trajectories. wall_s: of the whole run.
+    pass_at_k: k -> probability that one of k trajectories of a question is correct, over questions with at least k
+        scored ones (the unbiased estimate of Chen et al. 2021, arXiv 2107.03374).
+    masked: trajectories left out because something of ours failed. failed: error kind -> their ids.
+    turns: outcome -> assistant turns -> trajectories.
+    generate_s, queue_s, run_s: summed over the trajectories. wall_s: of the run, or of its last part if it was resumed.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     trajectories: int
+    questions: int
     scored: int
     masked: int
+    failed: dict[str, list[str]] = Field(default_factory=dict)
     accuracy: float | None
+    pass_at_k: dict[int, float]
     mean_reward: float | None
     reward_parts: dict[str, float]
     mean_turns: float
+    turns: dict[Outcome, dict[int, int]]
     generated_tokens: int
     context_tokens: int
     stop_reasons: dict[str, int]
@@ -52,47 +58,20 @@ class RunSummary(BaseModel):
     wall_s: float
 
 
-def summarize(trajectories: Sequence[Trajectory], wall_s: float) -> RunSummary:
-    """Reduce a run to its numbers. `wall_s`: seconds by the clock that the run took."""
-    records = [record for trajectory in trajectories for record in trajectory.records]
-    rewards = [trajectory.rewards for trajectory in trajectories if trajectory.rewards is not None]
-    part_names = sorted({name for reward in rewards for name in reward.parts})
-    tools = sorted({record.tool for record in records if record.tool})
-    return RunSummary(
-        trajectories=len(trajectories),
-        scored=len(rewards),
-        masked=sum(trajectory.infra_failed for trajectory in trajectories),
-        accuracy=_mean([float(bool(reward.correct)) for reward in rewards]),
-        mean_reward=_mean([reward.total for reward in rewards]),
-        reward_parts={name: fmean(reward.parts.get(name, 0.0) for reward in rewards) for name in part_names},
-        mean_turns=_mean([float(trajectory.num_turns) for trajectory in trajectories]) or 0.0,
-        generated_tokens=sum(sum(trajectory.response_mask) for trajectory in trajectories),
-        context_tokens=sum(len(t.response_mask) - sum(t.response_mask) for t in trajectories),
-        stop_reasons=_count(trajectory.stop_reason.value for trajectory in trajectories),
-        tools={tool: _tool([record for record in records if record.tool == tool]) for tool in tools},
-        error_kinds=_count(record.error_kind.value for record in records if record.error_kind is not None),
-        repaired_calls=sum(record.repaired for record in records),
-        draft_calls=sum(trajectory.draft_calls for trajectory in trajectories),
-        generate_s=sum(trajectory.timing.generate_s for trajectory in trajectories),
-        queue_s=sum(trajectory.timing.queue_s for trajectory in trajectories),
-        run_s=sum(trajectory.timing.run_s for trajectory in trajectories),
-        wall_s=wall_s,
-    )
+def pass_at_k(groups: list[tuple[int, int]]) -> dict[int, float]:
+    """The estimate for k = 1, 2, 4, … and the largest group.
+
+    Args:
+        groups: (scored, correct) of each question.
+    """
+    largest = max((scored for scored, _ in groups), default=0)
+    ks = sorted({1 << i for i in range(largest.bit_length())} | {largest}) if largest else []
+    return {k: _mean([_pass(n, c, k) for n, c in groups if n >= k]) for k in ks}
 
 
-def _tool(records: list[CallRecord]) -> ToolSummary:
-    ran = [record for record in records if record.executed]
-    return ToolSummary(
-        calls=len(records),
-        errors=_count(record.error_kind.value for record in records if record.error_kind is not None),
-        run_ms=_mean([record.run_ms for record in ran]) or 0.0,
-        queue_ms=_mean([record.queue_ms for record in ran]) or 0.0,
-    )
+def _pass(n: int, c: int, k: int) -> float:
+    return 1.0 - comb(n - c, k) / comb(n, k)
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
-
-
-def _count(values: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(values).items()))
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

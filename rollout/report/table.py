@@ -20,6 +20,7 @@ def _rows(summary: RunSummary) -> list[tuple[str, str]]:
     rows = [
         ("trajectories", f"{summary.trajectories} ({summary.scored} scored, {summary.masked} masked for infra faults)"),
         ("accuracy", _percent(summary.accuracy)),
+        *([("pass@k", _pass_at_k(summary))] if len(summary.pass_at_k) > 1 else []),
         ("mean reward", _reward(summary)),
         ("turns per trajectory", f"{summary.mean_turns:.2f}"),
         ("tokens", f"{summary.generated_tokens} generated, {summary.context_tokens} from tools and template"),
@@ -29,9 +30,16 @@ def _rows(summary: RunSummary) -> list[tuple[str, str]]:
         errors = f"; errors: {_counts(tool.errors)}" if tool.errors else ""
         rows.append((f"calls of {name}", f"{tool.calls}, {tool.run_ms:.1f} ms each{errors}"))
     rows.append(("error kinds", _counts(summary.error_kinds) or "none"))
+    if summary.failed:
+        rows.append(("failed through us", _counts({kind: len(ids) for kind, ids in summary.failed.items()})))
     rows.append(("time split", _split(summary)))
     rows.append(("wall clock", f"{summary.wall_s:.1f} s"))
     return rows
+
+
+def _pass_at_k(summary: RunSummary) -> str:
+    shares = ", ".join(f"{k}: {share:.1%}" for k, share in summary.pass_at_k.items())
+    return f"{shares} ({summary.questions} questions)"
 
 
 def _percent(value: float | None) -> str:

@@ -106,6 +106,8 @@ def build_root(
         (
             # Mounts inside must not spread to the host, nor later ones of the host to the inside.
             ("private mounts", lambda: mount("", "/", syscalls.MS_REC | syscalls.MS_PRIVATE)),
+            # While /proc can be written.
+            ("socket buffers", lambda: bound_socket_buffers(namespaces)),
             # Before /tmp is covered, since the interpreter may live there.
             ("open read-only folders", sources.open_the_rest),
             ("new root", _mount_new_root),
@@ -175,6 +177,19 @@ def _pivot() -> None:
 
 def _make_root_read_only() -> None:
     mount("", "/", syscalls.MS_BIND | syscalls.MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+
+
+def bound_socket_buffers(namespaces: int) -> None:
+    """Bound the buffers of the network, if it is one's own. A kernel that does not let us keeps its own bounds."""
+    if not namespaces & policy.NAMESPACE_FLAGS["CLONE_NEWNET"]:
+        return
+    for name, sizes in policy.SOCKET_BUFFERS:
+        try:
+            fd = os.open(f"/proc/sys/net/ipv4/{name}", os.O_WRONLY | os.O_CLOEXEC)
+            os.write(fd, sizes.encode())
+            os.close(fd)
+        except OSError:
+            return
 
 
 def _set_hostname(namespaces: int) -> None:

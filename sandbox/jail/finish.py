@@ -43,7 +43,7 @@ class Finish:
 
     def end(self, error: BaseException | None) -> NoReturn:
         """Report `error`, let threads and exit handlers finish, flush, and end the process."""
-        code, interrupted = 1, isinstance(error, KeyboardInterrupt)
+        code, interrupted = 1, issubclass(type(error), KeyboardInterrupt)
         try:
             code = self._reported(error)
             del error
@@ -64,7 +64,8 @@ class Finish:
         """The exit code; an error that has not to do with leaving is printed."""
         if error is None:
             return 0
-        if isinstance(error, SystemExit):
+        # By its type, as the interpreter does it: an instance may lie about its class.
+        if isinstance(error, SystemExit) and issubclass(type(error), SystemExit):
             return self._exit_code(error.code)
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         try:

@@ -26,7 +26,8 @@ class Job(TypedDict):
     Attributes:
         binds: host paths shown read-only at the same place inside.
         command: the interpreter and its arguments, ending with the program's own.
-        program: work-dir name of `code`. files: work-dir name -> base64.
+        program: work-dir name of `code`, which is base64. files: work-dir name -> base64.
+        executable: `program` is to be executed itself.
         seccomp: the compiled filter, base64; empty for none. namespaces: flags of those to enter.
     """
 
@@ -36,6 +37,7 @@ class Job(TypedDict):
     env: dict[str, str]
     program: str
     code: str
+    executable: bool
     files: dict[str, str]
     fetch_files: list[str]
     seccomp: str
@@ -72,12 +74,18 @@ class SlotJob(TypedDict):
         program: work-dir name of `code`. files: work-dir name -> content.
         stdin: None attaches nothing. fetches: files will be asked for after the run.
         session: become a session, and run nothing yet.
+        command: what to execute; empty for a Python program, which the child runs itself.
+        executable: `program` is to be executed itself.
+        code_object: a Python program in the format of a .pyc file, run in place of compiling `code`; empty for none.
         fresh_interpreter: execute the interpreter instead of running the program in the child's own.
         doors: addresses and ports inside the jail at which the server takes connections (see `doors`).
     """
 
     program: str
     code: bytes
+    command: list[str]
+    executable: bool
+    code_object: bytes
     stdin: bytes | None
     args: list[str]
     env: dict[str, str]

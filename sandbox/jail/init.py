@@ -34,7 +34,7 @@ def run(job: Job, sources: enter.Sources, lifeline: int) -> Outcome:
         )
     )
     enter.build_root(sources, job["limits"]["work_dir_mb"], job["namespaces"])
-    work_dir.write_program(job["program"], job["code"].encode())
+    work_dir.write_program(job["program"], binascii.a2b_base64(job["code"]), job["executable"])
     work_dir.write_files({name: binascii.a2b_base64(content) for name, content in job["files"].items()})
     # From here on root of this namespace owns init's /proc files: the program can read none of them.
     perform((("undumpable init", lambda: syscalls.set_dumpable(False)),))

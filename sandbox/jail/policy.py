@@ -14,7 +14,8 @@ PROGRAM_NAME = "main.py"
 # --- what is visible -------------------------------------------------------------------------------------------------
 
 READ_ONLY = ("/usr",)
-READ_ONLY_IF_PRESENT = ("/etc/ld.so.cache", "/etc/alternatives")
+READ_ONLY_IF_PRESENT = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/java-*-openjdk")
+"""Patterns. Java keeps there what it needs to start, and `/usr` only links to it."""
 SYSTEM_DIRS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Links into /usr on most systems: copied as links there, bound where they are folders."""
 
@@ -34,7 +35,10 @@ ROOT_SIZE = "1m"
 
 PROC_OPTIONS = "hidepid=2"
 """Hides init: its command line would show where the server is installed."""
-MASKED_PROC = ("kcore", "keys", "key-users", "kallsyms", "kmsg", "timer_list", "sched_debug", "latency_stats")
+MASKED_PROC = (
+    *("kcore", "keys", "key-users", "kallsyms", "kmsg", "timer_list", "sched_debug", "latency_stats"),
+    *("cmdline", "interrupts"),
+)
 
 ETC_FILES = {
     "/etc/passwd": f"sandbox:x:{INNER_ID}:{INNER_ID}::{WORK_DIR}:/bin/sh\n",
@@ -71,6 +75,8 @@ FIGURE_FILES = tuple(f"{EXTRAS_DIR}/figure-{number}.png" for number in range(1, 
 WATCH_INTERVAL_S = 0.05
 IDLE_WATCH_INTERVAL_S = 10.0
 """How often a session is looked at between its cells."""
+PENDING_SIGNALS = 1024
+"""Signals and timers. Without a limit of its own one program could take those of all, which are counted by user."""
 MAX_FETCH_BYTES = 32 * 1024 * 1024
 OWN_PROCESSES = 2
 """Launcher and init live in the program's user namespace, where RLIMIT_NPROC counts them too."""
@@ -95,6 +101,8 @@ DENIED_SYSCALLS = (
     *("vhangup", "nfsservctl", "lookup_dcookie", "uselib", "ustat", "sysfs", "_sysctl"),
     # memory that belongs to no process and to no tmpfs of ours, so that no limit would count it
     *("memfd_create", "memfd_secret", "shmget", "msgget", "semget"),
+    # counted for the whole machine: one program could take what its databases need
+    "io_setup",
     # the one thing left that an ipc namespace could keep from one call of a slot to the next
     "mq_open",
 )
@@ -114,8 +122,9 @@ RECENT_SYSCALLS = {
     "open_tree_attr": 467,
 }
 """Numbers, the same on every architecture, of calls that an installed libseccomp may be too old to know by name."""
-ABSENT_SYSCALLS = ("clone3",)
-"""Answered with ENOSYS: a filter cannot read clone3's flags, and C libraries then fall back to clone, whose it can."""
+ABSENT_SYSCALLS = ("clone3", "inotify_init", "inotify_init1")
+"""Answered with ENOSYS, after which programs do without. A filter cannot read clone3's flags, and C libraries fall back
+to clone, whose it can. The inotify instances of all programs are counted together, and few."""
 
 NAMESPACE_FLAGS = {
     "CLONE_NEWNS": 0x0002_0000,
@@ -141,5 +150,16 @@ SESSION_SYSCALLS = ("chroot",)
 that nothing lies above it."""
 PR_SET_DUMPABLE = 4
 """Refused: a process that is not dumpable hides from init, which would not count its memory."""
+NETLINK, NETLINK_ROUTE = 16, 0
+"""Of netlink only what lists interfaces: other protocols are kernel modules that an unprivileged socket would load."""
+INTERNET_FAMILIES, INTERNET_PROTOCOL_MAX = (2, 10), 17
+"""TCP, UDP, ping. Higher ones (SCTP, DCCP, MPTCP, …) are modules too; libraries fall back from "not supported"."""
+BUFFER_SIZE_OPTIONS = (7, 8)
+"""SO_SNDBUF and SO_RCVBUF of SOL_SOCKET, which are only advice: taken, and not followed. No limit counts buffers."""
+SOL_SOCKET = 1
+INIT_PID = 1
+"""prlimit asks for nothing but the same user, which init is too: a program could cripple the next call's init."""
+SOCKET_BUFFERS = (("tcp_rmem", "4096 87380 262144"), ("tcp_wmem", "4096 16384 262144"))
+"""Bytes at least, at first, at most, in files of /proc/sys/net/ipv4: TCP buffers grow up to megabytes by default."""
 TIOCSTI = 0x5412
 """The ioctl that types into a terminal."""

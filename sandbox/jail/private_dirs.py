@@ -45,9 +45,10 @@ class PrivateDir:
 
     def _state(self) -> object:
         # Any change of the folder itself (an entry, its mode, an attribute) shows in its ctime, and the clock cannot
-        # be set by a program; the counts show what was made within one tick of that clock.
-        folder, volume = os.stat(self._path), os.statvfs(self._path)
-        return (folder.st_ctime_ns, folder.st_mode, folder.st_uid, volume.f_blocks, volume.f_bfree, volume.f_ffree)
+        # be set by a program; the counts and the attributes show what was made within one tick of that clock.
+        folder, volume, attributes = os.stat(self._path), os.statvfs(self._path), os.listxattr(self._path)
+        counts = (volume.f_blocks, volume.f_bfree, volume.f_ffree)
+        return (folder.st_ctime_ns, folder.st_mode, folder.st_uid, counts, attributes)
 
 
 def private_dirs(binds: Sequence[str]) -> list[PrivateDir]:

@@ -71,14 +71,19 @@ def _reset_signals() -> None:
 
 
 def inherited_limits() -> dict[int, int]:
-    """Hard limits that are set already: only root may raise one, so a stricter one stays."""
+    """Hard limits that are set already: only root may raise one, so a stricter one stays.
+
+    Of descriptors programs get half: those in flight are counted by user, and init must be able to send its own.
+    """
     hard = {which: resource.getrlimit(which)[1] for which in _LIMITED}
+    if hard[resource.RLIMIT_NOFILE] != resource.RLIM_INFINITY:
+        hard[resource.RLIMIT_NOFILE] //= 2
     return {which: limit for which, limit in hard.items() if limit != resource.RLIM_INFINITY}
 
 
 _LIMITED = (
     *(resource.RLIMIT_CPU, resource.RLIMIT_NPROC, resource.RLIMIT_DATA),
-    *(resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE),
+    *(resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_SIGPENDING),
 )
 
 
@@ -94,6 +99,7 @@ def set_limits(limits: JobLimits, other_processes: int, inherited: dict[int, int
         (resource.RLIMIT_FSIZE, limits["file_size_mb"] << 20, 0),
         (resource.RLIMIT_NOFILE, limits["open_files"], 0),
         (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_SIGPENDING, policy.PENDING_SIGNALS, 0),
     ):
         most = inherited.get(which)
         hard = hard or soft

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _JOB_FD, _START_FD = 3, 4
 _signal: Any = sys.modules["_signal"]
 """`signal` without its enumerations, which take hundreds of steps."""
+_PYC_HEADER_BYTES = 16
 
 
 class ArgumentArea:
@@ -63,7 +64,7 @@ def become(job_fd: int, start: int, stdout: int, stderr: int, kit: Kit) -> Progr
         program = Program(job, kit)
         _lock_up(job, kit)
         _tell_start(job)
-        if job["fresh_interpreter"] or program.is_shadowed:
+        if job["command"] or job["fresh_interpreter"] or program.is_shadowed:
             program.execute()
         return program
     except StepError as error:
@@ -80,6 +81,8 @@ def _prepare(job_fd: int, start: int, stdout: int, stderr: int, kit: Kit) -> Non
     syscalls.set_dumpable(True)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
+    # Flags and locks belong to an open file, not to a descriptor: the zygote's /dev/null would carry them on.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     # By way of high ones: the places may be taken by each other.
     job_fd, start = os.dup(job_fd), os.dup(start)
     os.dup2(job_fd, _JOB_FD, False)
@@ -116,9 +119,9 @@ def _fill_folders(job: SlotJob) -> None:
 
 def _lock_up(job: SlotJob, kit: Kit) -> None:
     limits = job["limits"]
-    work_dir.write_program(job["program"], job["code"])
+    work_dir.write_program(job["program"], job["code"], job["executable"])
     _fill_folders(job)
-    if job["stdin"] is not None:  # else it stays /dev/null, from the zygote
+    if job["stdin"] is not None:  # else it stays /dev/null
         _attach_stdin(job["stdin"])
     # One more than the program: init.
     set_limits(limits, 1, kit.inherited_limits)
@@ -184,6 +187,7 @@ class Program:
         self._figures = job["figures"]
         self.last: CodeType | None = None
         self._code = job["code"]
+        self._code_object = job["code_object"]
         self._path = kit.path
         self._finish = kit.finish
         self._command = kit.command
@@ -191,7 +195,7 @@ class Program:
         self.is_shadowed = False
         """A request file has the name of a module that is imported already, and must be found first."""
         command_line = kit.command_line
-        if job["files"] or job["args"]:
+        if job["files"] or job["args"] or job["command"]:
             command_line = self._customize(job, kit)
         kit.arguments.write(command_line)
         if job["env"]:
@@ -201,7 +205,7 @@ class Program:
         tops = {name.partition("/")[0].partition(".")[0] for name in job["files"]}
         self.is_shadowed = any(name in sys.modules for name in tops)
         self._path = f"{policy.WORK_DIR}/{job['program']}"
-        self._command = [sys.executable, self._path, *job["args"]]
+        self._command = [*(job["command"] or (sys.executable, self._path)), *job["args"]]
         sys.argv[:] = self._command[1:]
         sys.orig_argv[:] = self._command
         if self._path != kit.path:
@@ -213,6 +217,10 @@ class Program:
         Raises:
             SyntaxError: as the interpreter would for the program's file.
         """
+        if self._code_object:
+            # Made in a jail from what a stranger wrote, and so not to be read before this process is locked up.
+            stored: CodeType = marshal.loads(memoryview(self._code_object)[_PYC_HEADER_BYTES:])  # noqa: S302
+            return stored
         if self._echoes:
             code, self.last = extras.split(self._code, self._path)
             return code
@@ -231,11 +239,18 @@ class Program:
         self._finish.end(error)
 
     def execute(self) -> NoReturn:
-        """Start the interpreter afresh, for what cannot be done in one that has started already."""
+        """Start the interpreter afresh, for what cannot be done in one that has started already, or another program."""
+        if self._code_object:
+            self._command[1] = f"{self._path}c"
+            with open(self._command[1], "wb") as file:
+                file.write(self._code_object)
+        # Python ignores these, and an ignored signal stays ignored across execve.
+        for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+            _signal.signal(number, _signal.SIG_DFL)
         try:
-            os.execve(sys.executable, self._command, dict(os.environ))  # noqa: S606 - no shell is wanted
+            os.execve(self._command[0], self._command, dict(os.environ))  # noqa: S606 - no shell is wanted
         except OSError as error:
-            os.write(2, f"{sys.executable}: {error.strerror}\n".encode())
+            os.write(2, f"{self._command[0]}: {error.strerror}\n".encode())
         os._exit(127)
 
 

@@ -40,10 +40,19 @@ def compile_filter(*, for_sessions: bool = False) -> bytes:
         rules.add_rule(absent, _number(pyseccomp, name))
     for flag in policy.NAMESPACE_FLAGS.values():
         rules.add_rule(refused, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
-    rules.add_rule(refused, "prctl", pyseccomp.Arg(0, pyseccomp.EQ, policy.PR_SET_DUMPABLE))
-    rules.add_rule(refused, "ioctl", pyseccomp.Arg(1, pyseccomp.EQ, policy.TIOCSTI))
+    rules.add_rule(refused, "prctl", _is(pyseccomp, 0, policy.PR_SET_DUMPABLE))
+    rules.add_rule(refused, "ioctl", _is(pyseccomp, 1, policy.TIOCSTI))
+    rules.add_rule(refused, "prlimit64", _is(pyseccomp, 0, policy.INIT_PID))
+    for option in policy.BUFFER_SIZE_OPTIONS:
+        at = (_is(pyseccomp, 1, policy.SOL_SOCKET), _is(pyseccomp, 2, option))
+        rules.add_rule(pyseccomp.ERRNO(0), "setsockopt", *at)
     _refuse_socket_families(pyseccomp, rules, refused)
     return _exported(rules)
+
+
+def _is(pyseccomp: Any, argument: int, value: int) -> Any:
+    """Compare 32 bits, which are all that the kernel reads of an int: a program can set the upper ones to anything."""
+    return pyseccomp.Arg(argument, pyseccomp.MASKED_EQ, 0xFFFF_FFFF, value)
 
 
 def _number(pyseccomp: Any, name: str) -> int:
@@ -55,6 +64,12 @@ def _refuse_socket_families(pyseccomp: Any, rules: Any, refused: int) -> None:
     for family in set(range(policy.SOCKET_FAMILY_MAX)) - set(policy.SOCKET_FAMILIES):
         rules.add_rule(refused, "socket", pyseccomp.Arg(0, pyseccomp.EQ, family))
     rules.add_rule(refused, "socket", pyseccomp.Arg(0, pyseccomp.GT, policy.SOCKET_FAMILY_MAX))
+    netlink = pyseccomp.Arg(0, pyseccomp.EQ, policy.NETLINK)
+    rules.add_rule(refused, "socket", netlink, pyseccomp.Arg(2, pyseccomp.NE, policy.NETLINK_ROUTE))
+    unsupported = pyseccomp.ERRNO(errno.EPROTONOSUPPORT)
+    for family in policy.INTERNET_FAMILIES:
+        other = pyseccomp.Arg(2, pyseccomp.GT, policy.INTERNET_PROTOCOL_MAX)
+        rules.add_rule(unsupported, "socket", pyseccomp.Arg(0, pyseccomp.EQ, family), other)
 
 
 def _exported(rules: Any) -> bytes:

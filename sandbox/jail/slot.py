@@ -58,6 +58,7 @@ def serve(channel: socket, setting: Setting) -> ready.Program:
         (
             ("signals", _drop_handlers),
             ("loopback", lambda: enter.raise_loopback(setting.namespaces)),
+            ("socket buffers", lambda: enter.bound_socket_buffers(setting.namespaces)),
             ("proc", lambda: enter.mount_proc("", for_program=True)),
             # Both are inherited by all children, and init does not need what it gives up.
             ("bounding set", syscalls.drop_bounding_set),

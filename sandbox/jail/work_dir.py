@@ -18,12 +18,12 @@ _DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def write_program(name: str, code: bytes) -> None:
+def write_program(name: str, code: bytes, executable: bool) -> None:
     """
     Raises:
         StepError: it does not fit.
     """
-    _write(name, code, "code")
+    _write(name, code, "code", 0o755 if executable else 0o644)
 
 
 def write_files(files: dict[str, bytes]) -> None:
@@ -36,12 +36,12 @@ def write_files(files: dict[str, bytes]) -> None:
         _write(name, content, f"files.{name}")
 
 
-def _write(name: str, content: bytes, field: str) -> None:
+def _write(name: str, content: bytes, field: str, mode: int = 0o644) -> None:
     path = f"{policy.WORK_DIR}/{name}"
     try:
         if "/" in name:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             while content:  # a full tmpfs takes what fits, and refuses the rest
                 content = content[os.write(fd, content) :]

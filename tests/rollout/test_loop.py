@@ -18,6 +18,7 @@ from rollbox.tools.calculator import CalculatorTool
 from rollbox.tools.dispatch import DispatchLimits
 
 from ..tools.counting_tool import CountingTool
+from .chat_templates import family_tokenizer
 
 CALL = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "17 * 23"}}\n</tool_call>'
 COUNT = '<tool_call>\n{"name": "count", "arguments": {}}\n</tool_call>'
@@ -203,3 +204,28 @@ async def test_p06_draft_calls_are_counted_not_run(roll: Roll, cases: dict[str, 
     trajectory = await roll(cases["P06"]["input"], "#### 12")
     assert [message["content"] for message in trajectory.messages if message["role"] == "tool"] == ["12"]
     assert trajectory.draft_calls == 1
+
+
+async def test_a_slow_tool_delays_no_other_trajectory(
+    tokenizer: Any, counting: CountingTool, scripted_engine: Any
+) -> None:
+    hang = '<tool_call>\n{"name": "count", "arguments": {"mode": "hang"}}\n</tool_call>'
+    tools = {"calculator": CalculatorTool(), "count": counting}
+    slow = RolloutLoop(scripted_engine([hang]), tools, get_parser("hermes"))
+    quick = RolloutLoop(scripted_engine([CALL, "#### 391"] * 50), tools, get_parser("hermes"))
+    waiting = asyncio.create_task(slow.run(SAMPLE))
+    await counting.hanging.wait()
+    for _ in range(50):
+        assert (await quick.run(SAMPLE)).stop_reason is StopReason.ANSWERED
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_thinking_that_the_prompt_opened_is_thinking(scripted_engine: Any) -> None:
+    engine = scripted_engine([f"perhaps {CALL} or so</think>\n{CALL}", "#### 391"])
+    engine.tokenizer = family_tokenizer("r1-distill")
+    loop = RolloutLoop(engine, {"calculator": CalculatorTool()}, get_parser("hermes"))
+    trajectory = await loop.run(SAMPLE)
+    assert (len(trajectory.records), trajectory.draft_calls) == (1, 1)
+    assert trajectory.stop_reason is StopReason.ANSWERED

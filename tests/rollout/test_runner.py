@@ -6,18 +6,21 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rollbox.rewards.trajectory import score_trajectory
-from rollbox.rollout.data import load_samples
+from rollbox.rollout.data import find_data, load_samples
 from rollbox.rollout.engines.huggingface import HuggingFaceEngine
 from rollbox.rollout.loop import RolloutLimits, RolloutLoop
 from rollbox.rollout.parsers import get_parser
 from rollbox.rollout.report.chart import save_chart
-from rollbox.rollout.report.summary import summarize
+from rollbox.rollout.report.summary import pass_at_k
 from rollbox.rollout.report.table import summary_table
+from rollbox.rollout.report.tally import summarize
 from rollbox.rollout.report.text import trajectory_text
-from rollbox.rollout.runner import InfraGuard, run_samples
+from rollbox.rollout.runner import InfraGuard, run_tasks, tasks_of
 from rollbox.schemas.errors import ConfigError, EngineError, InfraError
 from rollbox.schemas.generation import SamplingParams
 from rollbox.schemas.trajectory import Sample, Trajectory
@@ -44,7 +47,7 @@ def make_loop(engine: Any, max_tokens: int = 128) -> RolloutLoop:
 async def test_every_sample_comes_back_once_from_a_real_model(random_model_dir: Path) -> None:
     async with HuggingFaceEngine(random_model_dir) as engine:
         loop = make_loop(engine, max_tokens=16)
-        done = [t async for t in run_samples(loop, samples(20), score_trajectory, concurrency=7)]
+        done = [t async for t in run_tasks(loop, tasks_of(samples(20)), score_trajectory, concurrency=7)]
     assert sorted(int(trajectory.sample.sample_id) for trajectory in done) == list(range(20))
     assert all(trajectory.rewards is not None for trajectory in done)
     for trajectory in done:
@@ -54,13 +57,13 @@ async def test_every_sample_comes_back_once_from_a_real_model(random_model_dir: 
 async def test_an_outage_stops_the_run_with_its_cause(scripted_engine: Any) -> None:
     loop = make_loop(scripted_engine([EngineError("connection refused")] * 50))
     with pytest.raises(InfraError, match=r"8 of 8 trajectories failed.*Last error: connection refused"):
-        async for _ in run_samples(loop, samples(50), score_trajectory, concurrency=4, guard=InfraGuard()):
+        async for _ in run_tasks(loop, tasks_of(samples(50)), score_trajectory, concurrency=4, guard=InfraGuard()):
             pass
 
 
 async def test_a_few_faults_are_masked_and_counted(scripted_engine: Any) -> None:
     loop = make_loop(scripted_engine([*["#### 0"] * 9, EngineError("one hiccup")]))
-    done = [t async for t in run_samples(loop, samples(10), score_trajectory, concurrency=1)]
+    done = [t async for t in run_tasks(loop, tasks_of(samples(10)), score_trajectory, concurrency=1)]
     summary = summarize(done, wall_s=1.0)
     assert (summary.trajectories, summary.scored, summary.masked) == (10, 9, 1)
     assert summary.accuracy == pytest.approx(1 / 9)
@@ -68,7 +71,7 @@ async def test_a_few_faults_are_masked_and_counted(scripted_engine: Any) -> None
 
 async def test_leaving_early_cancels_what_runs(scripted_engine: Any) -> None:
     loop = make_loop(scripted_engine(["#### 1"] * 10))
-    running = run_samples(loop, samples(10), score_trajectory, concurrency=5)
+    running = run_tasks(loop, tasks_of(samples(10)), score_trajectory, concurrency=5)
     async for _ in running:
         break
     await running.aclose()
@@ -78,18 +81,25 @@ async def test_leaving_early_cancels_what_runs(scripted_engine: Any) -> None:
 async def test_the_report_shows_the_run(scripted_engine: Any, tmp_path: Path) -> None:
     call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "%s"}}\n</tool_call>'
     loop = make_loop(scripted_engine([call % "1 / 0", call % "1 + 1", "#### 0"]))
-    done = [t async for t in run_samples(loop, samples(1), score_trajectory)]
+    done = [t async for t in run_tasks(loop, tasks_of(samples(1)), score_trajectory)]
     summary = summarize(done, wall_s=2.0)
     assert summary.tools["calculator"].calls == 2
     assert summary.error_kinds == {"user_code": 1}
     assert summary.accuracy == 1.0
     assert summary.generated_tokens == sum(done[0].response_mask)
-    save_chart(done, summary, tmp_path / "chart.png", "a run")
+    save_chart(summary, tmp_path / "chart.png", "a run")
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
     assert summary_table(summary, "a run").row_count >= 8
     text = trajectory_text(done[0], lambda ids: loop.engine.tokenizer.decode(ids, skip_special_tokens=False))
     for expected in ("mask 1 | #### 0<|im_end|>", "mask 0 : <tool_response>", "user_code", "correct"):
         assert expected in text
+
+
+def test_pass_at_k_is_the_unbiased_estimate() -> None:
+    assert pass_at_k([]) == {}
+    assert pass_at_k([(4, 1), (4, 4)]) == {1: pytest.approx((1 / 4 + 1) / 2), 2: pytest.approx((1 / 2 + 1) / 2), 4: 1.0}
+    # A question with fewer trajectories than k says nothing about k.
+    assert pass_at_k([(3, 0), (1, 1)]) == {1: 0.5, 2: 0.0, 3: 0.0}
 
 
 def test_gsm8k_and_generic_lines_are_read(tmp_path: Path) -> None:
@@ -102,6 +112,49 @@ def test_gsm8k_and_generic_lines_are_read(tmp_path: Path) -> None:
     assert (first.data_source, first.ground_truth, first.sample_id) == ("openai/gsm8k", "x #### 1", "1")
     assert (second.data_source, second.ground_truth, second.sample_id) == ("mine", "2", "b")
     assert len(load_samples(file, limit=1)) == 1
+
+
+def test_verls_parquet_layout_is_read(tmp_path: Path) -> None:
+    rows = [
+        {
+            "data_source": "openai/gsm8k",
+            "prompt": [{"role": "user", "content": f"{i}?"}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": str(i)},
+            "extra_info": {"index": i, "tools_kwargs": tools_kwargs},
+        }
+        for i, tools_kwargs in enumerate([{"a": {"create_kwargs": {"x": 1}}, "b": None}, {"a": None, "b": None}])
+    ]
+    path = tmp_path / "train.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    first, second = load_samples(path)
+    assert (first.sample_id, first.ground_truth, first.messages) == ("1", "0", [{"role": "user", "content": "0?"}])
+    assert (first.tools_kwargs, second.tools_kwargs) == ({"a": {"create_kwargs": {"x": 1}}}, {})
+    assert first.extra_info["index"] == 0
+    assert len(load_samples(path, limit=1)) == 1
+    path.write_bytes(b"PAR1 nonsense")
+    with pytest.raises(ConfigError, match=r"train.parquet: cannot be read"):
+        load_samples(path)
+
+
+def test_data_is_found_by_path_or_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "gsm8k_test.jsonl"
+    file.write_text("")
+    assert find_data(str(file)) == file
+    monkeypatch.delenv("ROLLBOX_DATA", raising=False)
+    with pytest.raises(ConfigError, match="ROLLBOX_DATA names no folder"):
+        find_data("gsm8k")
+    monkeypatch.setenv("ROLLBOX_DATA", str(tmp_path))
+    assert find_data("gsm8k") == file
+    with pytest.raises(ConfigError, match=f"'math' is not a file, nor in {tmp_path}"):
+        find_data("math")
+
+
+def test_two_samples_of_one_id_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "data.jsonl"
+    file.write_text('{"question": "a?", "answer": "1", "id": 7}\n{"question": "b?", "answer": "1", "id": "7"}\n')
+    with pytest.raises(ConfigError, match="two samples have the id '7'"):
+        load_samples(file)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,18 @@ def processes_with(marker: str) -> list[int]:
     return found
 
 
+def below(pid: int) -> dict[int, str]:
+    """All processes below one, and their command lines."""
+    found: dict[int, str] = {}
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found |= {child: Path(f"/proc/{child}/cmdline").read_text(errors="replace"), **below(child)}
+    except OSError:  # it ended in the meantime
+        pass
+    return found
+
+
 async def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
     """Wait for a state of the host that no event announces."""
     deadline = time.monotonic() + within_s

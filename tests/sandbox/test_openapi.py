@@ -32,10 +32,19 @@ def test_every_route_is_described(server: ServerProcess) -> None:
     schema = json.loads(text)
     known = {f"#/components/schemas/{name}" for name in schema["components"]["schemas"]}
     assert set(re.findall(r'"\$ref":\s*"([^"]+)"', text)) <= known
-    assert set(schema["paths"]) >= {"/v1/run", "/v1/batch", "/run_code", "/run_jupyter", "/v1/info", "/metrics"}
+    assert set(schema["paths"]) >= {
+        "/v1/run",
+        "/v1/batch",
+        "/v1/judge",
+        "/run_code",
+        "/run_jupyter",
+        "/v1/info",
+        "/metrics",
+    }
     limits = schema["components"]["schemas"]["RunLimits"]["properties"]
     assert limits["wall_s"]["maximum"] == 600  # the server's own cap, not the model's
-    for path in ("/v1/run", "/v1/batch", "/run_code", "/run_jupyter", "/v1/sessions", "/v1/sessions/{session_id}/run"):
+    sessions = ("/v1/sessions", "/v1/sessions/{session_id}/run", "/v1/sessions/{session_id}/fork")
+    for path in ("/v1/run", "/v1/batch", "/v1/judge", "/run_code", "/run_jupyter", *sessions):
         operation = schema["paths"][path]["post"]
         assert set(operation["responses"]) >= {"200", "413", "422", "429", "503"}
         assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"] in known

@@ -247,6 +247,22 @@ async def test_many_sessions_at_a_time_keep_to_themselves(sandbox: Sandbox) -> N
     await asyncio.gather(*(one(number) for number in range(40)))
 
 
+async def test_workers_share_sessions() -> None:
+    with serving("--slots", "4", "--workers", "2", "--max-sessions", "20") as server:
+        async with Sandbox.connect(server.url) as sandbox:
+            sessions = await asyncio.gather(*(sandbox.create_session() for _ in range(8)))
+            workers = {session.id.partition("-")[0] for session in sessions}
+            assert workers <= {"s0", "s1"}
+            await asyncio.gather(*(each.run(f"x = {number}") for number, each in enumerate(sessions)))
+        # On connections of its own, each of which may reach either worker.
+        for number, session in enumerate(sessions):
+            for _ in range(3):
+                status, answer = await _ask(server, "POST", f"/v1/sessions/{session.id}/run", {"code": "x"})
+                assert (status, answer["last_expression"]) == (200, str(number))
+        _, listed = await _ask(server, "GET", "/v1/sessions")
+        assert len(listed["sessions"]) == 8
+
+
 async def test_metrics_count_sessions(server: ServerProcess, sandbox: Sandbox) -> None:
     async def metric(name: str) -> float:
         async with aiohttp.ClientSession(server.url) as http, http.get("/metrics") as response:

@@ -1,0 +1,154 @@
+"""A whole rollout run: questions in, live progress, a table, and the files of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import importlib.util
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ..rewards.registry import check_samples
+from ..rewards.trajectory import score_trajectory
+from ..schemas.errors import ConfigError
+from ..schemas.generation import SamplingParams
+from ..schemas.trajectory import Sample
+from ..tools.base import BaseTool
+from ..tools.registry import load_tools
+from .chat_template import Check
+from .engines.base import AnyEngine
+from .loop import RolloutLimits, RolloutLoop
+from .parsers import get_parser
+from .report.files import RunFiles
+from .report.progress import RunProgress
+from .report.summary import RunSummary
+from .report.table import summary_table
+from .runner import InfraGuard, RolloutTask, run_tasks, tasks_of
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutJob:
+    """What to roll out and where to write it.
+
+    Attributes:
+        title: of the table and the chart. model: how the user named it; part of what makes it the same run.
+        tools_file: the tools YAML. out_dir: files of the run.
+        n: trajectories per question. concurrency: trajectories in flight.
+        attempts: tries of a trajectory that fails through our fault.
+        restart: throw away what an earlier run left in `out_dir`, instead of going on with it.
+        template_check: see `ChatTemplate`.
+    """
+
+    title: str
+    model: str
+    samples: Sequence[Sample]
+    tools_file: Path
+    out_dir: Path
+    parser: str = "hermes"
+    n: int = 1
+    concurrency: int = 64
+    attempts: int = 3
+    restart: bool = False
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    limits: RolloutLimits = field(default_factory=RolloutLimits)
+    guard: InfraGuard = field(default_factory=InfraGuard)
+    template_check: Check = "strict"
+
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for a run to be gone on with: all that shapes a trajectory."""
+        questions = hashlib.sha256("".join(sample.model_dump_json() for sample in self.samples).encode())
+        return {
+            "model": self.model,
+            "tools": hashlib.sha256(_read(self.tools_file)).hexdigest()[:16],
+            "questions": questions.hexdigest()[:16],
+            "n": self.n,
+            "parser": self.parser,
+            "sampling": self.sampling.model_dump(),
+            "limits": asdict(self.limits),
+        }
+
+
+async def run_job(job: RolloutJob, engine: AnyEngine, console: Console) -> RunSummary:
+    """Roll out every sample that is not there yet, and write the files.
+
+    Raises:
+        ConfigError: before anything runs: a sample that cannot be scored, a wrong tools file or chat template, an
+            `out_dir` with another run.
+        InfraError: too many trajectories failed through the infrastructure.
+    """
+    _check_libraries()
+    check_samples(job.samples)
+    tools = load_tools(job.tools_file)
+    async with contextlib.AsyncExitStack() as stack:
+        files = stack.enter_context(RunFiles(job.out_dir, job.settings(), restart=job.restart))
+        await stack.enter_async_context(engine)
+        for tool in tools.values():
+            stack.push_async_callback(tool.aclose)
+        return await _roll_out(job, engine, tools, files, console)
+
+
+async def _roll_out(
+    job: RolloutJob, engine: AnyEngine, tools: dict[str, BaseTool], files: RunFiles, console: Console
+) -> RunSummary:
+    parser = get_parser(job.parser, [tool.tool_schema for tool in tools.values()])
+    loop = RolloutLoop(engine, tools, parser, job.sampling, job.limits, template_check=job.template_check)
+    await _save_tokenizer(engine, job.out_dir)
+    tasks = tasks_of(job.samples, job.n, job.sampling.seed)
+    missing = [task for task in tasks if task.trajectory_id not in files.done]
+    if len(missing) < len(tasks):
+        console.print(f"{len(tasks) - len(missing)} of {len(tasks)} trajectories are in {job.out_dir}/ already")
+    started = time.perf_counter()
+    try:
+        await _fill(job, loop, missing, files, RunProgress(console, len(tasks), files.tally))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        console.print(f"stopped; the same command goes on with what is in {job.out_dir}/")
+        raise
+    wall_s = time.perf_counter() - started
+    decode = engine.tokenizer.decode
+    summary = files.finish(wall_s, job.title, lambda ids: decode(ids, skip_special_tokens=False))
+    console.print(summary_table(summary, job.title))
+    console.print(
+        f"Written to {job.out_dir}/: trajectories.jsonl and .parquet, summary.json, chart.png, trajectory.txt"
+    )
+    return summary
+
+
+async def _fill(
+    job: RolloutJob, loop: RolloutLoop, tasks: list[RolloutTask], files: RunFiles, progress: RunProgress
+) -> None:
+    trajectories = run_tasks(
+        loop, tasks, score_trajectory, concurrency=job.concurrency, attempts=job.attempts, guard=job.guard
+    )
+    # Closed at once when something goes wrong here: it ends the trajectories that run.
+    with progress:
+        async with contextlib.aclosing(trajectories):
+            async for trajectory in trajectories:
+                files.add(trajectory)
+                progress.advance(files.tally)
+
+
+def _check_libraries() -> None:
+    """What only the end of a run needs must not be found missing there."""
+    for name in ("matplotlib", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(f"rollout: {name} is not installed; install it with: pip install 'rollbox[rollout]'")
+
+
+async def _save_tokenizer(engine: AnyEngine, out_dir: Path) -> None:
+    """So that the tokens can be read without the model."""
+    save = getattr(engine.tokenizer, "save_pretrained", None)
+    if save is not None:
+        await asyncio.to_thread(save, str(out_dir / "tokenizer"))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"tools: {path} cannot be read: {error.strerror}") from error
