@@ -87,6 +87,7 @@ format: setup
 bench: setup bench-sandbox ## Run the benchmarks.
 	$(VENV)/bin/python bench/calculator.py
 	$(VENV)/bin/python bench/load.py
+	$(VENV)/bin/python bench/sessions.py
 	$(VENV)/bin/python bench/rollout.py
 	$(VENV)/bin/python bench/parsers.py
 	$(VENV)/bin/python bench/dispatch.py
