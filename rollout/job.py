@@ -22,7 +22,7 @@ from ..schemas.trajectory import Sample
 from ..tools.base import BaseTool
 from ..tools.registry import load_tools
 from .chat_template import Check
-from .engines.base import Engine
+from .engines.base import AnyEngine
 from .loop import RolloutLimits, RolloutLoop
 from .parsers import get_parser
 from .report.files import RunFiles
@@ -74,7 +74,7 @@ class RolloutJob:
         }
 
 
-async def run_job(job: RolloutJob, engine: Engine, console: Console) -> RunSummary:
+async def run_job(job: RolloutJob, engine: AnyEngine, console: Console) -> RunSummary:
     """Roll out every sample that is not there yet, and write the files.
 
     Raises:
@@ -94,7 +94,7 @@ async def run_job(job: RolloutJob, engine: Engine, console: Console) -> RunSumma
 
 
 async def _roll_out(
-    job: RolloutJob, engine: Engine, tools: dict[str, BaseTool], files: RunFiles, console: Console
+    job: RolloutJob, engine: AnyEngine, tools: dict[str, BaseTool], files: RunFiles, console: Console
 ) -> RunSummary:
     parser = get_parser(job.parser, [tool.tool_schema for tool in tools.values()])
     loop = RolloutLoop(engine, tools, parser, job.sampling, job.limits, template_check=job.template_check)
@@ -140,7 +140,7 @@ def _check_libraries() -> None:
             raise ConfigError(f"rollout: {name} is not installed; install it with: pip install 'rollbox[rollout]'")
 
 
-async def _save_tokenizer(engine: Engine, out_dir: Path) -> None:
+async def _save_tokenizer(engine: AnyEngine, out_dir: Path) -> None:
     """So that the tokens can be read without the model."""
     save = getattr(engine.tokenizer, "save_pretrained", None)
     if save is not None:

@@ -15,8 +15,11 @@ from rollbox.rollout.chat_template import Tokenizer
 from rollbox.schemas.errors import EngineError
 from rollbox.schemas.generation import SamplingParams, TokenOutput
 
-# The tests of tests/verl run in an environment of their own (`make test-verl`).
-collect_ignore = [] if importlib.util.find_spec("verl") else ["verl"]
+from .docker.fixtures import compose, container, docker_env
+
+__all__ = ["compose", "container", "docker_env"]  # fixtures of the suites that run on the container too
+# These run in environments of their own (`make test-verl`, `make test-vllm`).
+collect_ignore = [name for name in ("verl", "vllm") if importlib.util.find_spec(name) is None]
 CASES_FILE = Path(__file__).parent / "cases" / "cases.yaml"
 
 
@@ -49,11 +52,11 @@ def random_model_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
+        hidden_size=64,
+        intermediate_size=128,
         num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        num_attention_heads=2,  # of 32, the smallest that vLLM's CPU kernels take
+        num_key_value_heads=1,
         max_position_embeddings=512,
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
