@@ -19,6 +19,7 @@ from verl.tools.tool_registry import initialize_tools_from_config
 from verl.workers.rollout.replica import TokenOutput
 
 from rollbox.tools.registry import load_tools
+from rollbox.training.tool_parsers import registered
 
 pytestmark = pytest.mark.verl
 
@@ -45,7 +46,11 @@ SCRIPTS: dict[str, list[str]] = {
         call("calculator", expression="2 + 2").replace('{"expression": "2 + 2"}', '"2 + 2"'),
         "4<|im_end|>",
     ],
+    "broken": ["<tool_call>\n{oops\n</tool_call><|im_end|>", "I cannot.<|im_end|>"],
 }
+SEEN_WITH_OURS = {"arguments_as_text": ["has no 'arguments' ob"]}
+OURS_ALONE = {"broken"}
+"""What verl's own parser drops, so that the trajectory ends there."""
 SEEN = {
     "calculator": ["391"],
     "python": ["45"],
@@ -54,6 +59,7 @@ SEEN = {
     "division": ["division by zero"],
     "parallel": ["2", "42"],
     "arguments_as_text": ["4"],
+    "broken": ["is not valid JSON"],
 }
 
 
@@ -81,8 +87,8 @@ class LocalRewards:
             return {"reward_score": 1.0, "reward_extra_info": {}}
 
 
-@pytest.fixture(scope="module")
-def worker(random_model_dir: Path) -> tuple[Any, ScriptedClient]:
+@pytest.fixture(scope="module", params=["hermes", "rollbox_hermes"])
+def worker(random_model_dir: Path, request: pytest.FixtureRequest) -> tuple[Any, ScriptedClient]:
     config_dir = str(Path(verl.__file__).parent / "trainer" / "config")
     with initialize_config_dir(config_dir=config_dir, version_base=None):
         config = compose(
@@ -94,6 +100,7 @@ def worker(random_model_dir: Path) -> tuple[Any, ScriptedClient]:
                 f"data.max_prompt_length={PROMPT_LENGTH}",
                 f"data.max_response_length={RESPONSE_LENGTH}",
                 f"actor_rollout_ref.rollout.multi_turn.tool_config_path={SHIPPED / 'all.yaml'}",
+                f"actor_rollout_ref.rollout.multi_turn.format={request.param}",
                 "actor_rollout_ref.rollout.multi_turn.max_parallel_calls=2",
                 "actor_rollout_ref.rollout.multi_turn.max_assistant_turns=4",
                 "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=2000",
@@ -141,7 +148,8 @@ def test_shipped_yaml_loads_in_verl_and_here_alike(file: Path) -> None:
 
 async def test_every_tool_answers_in_verls_own_loop(worker: tuple[Any, ScriptedClient]) -> None:
     agent_worker, _ = worker
-    kinds = list(SCRIPTS)
+    ours = agent_worker.rollout_config.multi_turn.format in registered
+    kinds = [kind for kind in SCRIPTS if ours or kind not in OURS_ALONE]
     output = await agent_worker.generate_sequences(batch(kinds))
     await _close_tools(agent_worker)
     tokenizer = agent_worker.tokenizer
@@ -153,7 +161,7 @@ async def test_every_tool_answers_in_verls_own_loop(worker: tuple[Any, ScriptedC
         context = tokenizer.decode(response[attended & ~mask])
         # mask 1 is exactly what was scripted, mask 0 holds the tools' answers.
         assert generated == "".join(SCRIPTS[kind]), kind
-        for expected in SEEN[kind]:
+        for expected in (ours and SEEN_WITH_OURS.get(kind)) or SEEN[kind]:
             assert expected in context, kind
 
 
