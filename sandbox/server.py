@@ -8,6 +8,7 @@ full or the client has too many runs, 503 ours.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import sys
 from collections.abc import AsyncGenerator
@@ -39,24 +40,34 @@ from .pool import Pool
 from .runs import Runs
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
 from .settings import SandboxSettings
+from .siblings import ASKED_BY_SIBLING, SessionsByWorker, Siblings
 from .toolchains import Toolchains
+from .totals import added_metrics, added_pools
 
 _CLIENT_CLOSED_REQUEST = 499
 _LARGE_CHARS = 262_144
 
 
 def create_app(
-    pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = (), token: str | None = None
+    pool: Pool,
+    settings: SandboxSettings,
+    layers: tuple[str, ...] = (),
+    token: str | None = None,
+    siblings: Siblings | None = None,
 ) -> FastAPI:
     """The sandbox's HTTP interface to `pool`, which must be open and stay so.
 
     Args:
         layers: names of the isolation layers that were verified, for `/v1/info`.
         token: what clients must show on all routes but `/v1/health` and `/v1/ping`; None asks for none.
+        siblings: the other workers of the server, open; None for one that is alone.
     """
     app = FastAPI(title="Rollbox sandbox", version=__version__)
     toolchains = Toolchains()
-    runs = Runs(pool, settings, Metrics(pool), toolchains)
+    siblings = siblings or Siblings()
+    runs = Runs(pool, settings, Metrics(pool), toolchains, siblings)
+    if siblings.workers > 1:
+        app.add_middleware(SessionsByWorker, siblings=siblings)
     app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
     if token is not None:
         app.add_middleware(BearerAuth, token=token)  # added last, so it is asked first
@@ -67,7 +78,8 @@ def create_app(
     _add_run_routes(app, runs)
     _add_notebook_route(app, runs)
     _add_judge_route(app, runs)
-    _add_state_routes(app, pool, settings, layers, toolchains)
+    _add_health_routes(app)
+    _add_info_route(app, pool, settings, layers, runs)
     _add_metrics_route(app, runs)
     describe(app, settings, toolchains)
     return app
@@ -107,9 +119,12 @@ def _add_judge_route(app: FastAPI, runs: Runs) -> None:
     replay = Replay()
 
     @app.post("/v1/judge", openapi_extra=body_of(JudgeRequest), responses=answers(JudgeLine, "application/x-ndjson"))
-    async def judged(request: Request) -> StreamingResponse:
+    async def judged(request: Request) -> Response:
         """Judge a program by many tests; answers with a line of JSON for each as it ends."""
         asked = await read_model(request, JudgeRequest)
+        owner = runs.siblings.elsewhere(asked.idempotency_key)
+        if owner is not None:
+            return await runs.siblings.forward(request, owner)
         judge.check(asked)
         lines = await replay.lines(asked, judge.lines)
         try:
@@ -146,14 +161,16 @@ def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
         response_class=PlainTextResponse,
         responses={200: {"content": {CONTENT_TYPE: {"schema": {"type": "string"}}}}},
     )
-    async def metrics() -> PlainTextResponse:
+    async def metrics(request: Request) -> PlainTextResponse:
         """Prometheus' text format."""
-        return PlainTextResponse(runs.metrics.text(), media_type=CONTENT_TYPE)
+        texts = [runs.metrics.text()]
+        if ASKED_BY_SIBLING not in request.headers:
+            texts += await runs.siblings.answers("/metrics")
+        text = texts[0] if len(texts) == 1 else added_metrics([each.decode() for each in texts])
+        return PlainTextResponse(text, media_type=CONTENT_TYPE)
 
 
-def _add_state_routes(
-    app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...], toolchains: Toolchains
-) -> None:
+def _add_health_routes(app: FastAPI) -> None:
     @app.get("/v1/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
@@ -162,8 +179,15 @@ def _add_state_routes(
     async def ping() -> str:
         return "pong"
 
+
+def _add_info_route(app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...], runs: Runs) -> None:
+    toolchains = runs.programs.toolchains
+
     @app.get("/v1/info")
-    async def info() -> dict[str, Any]:
+    async def info(request: Request) -> dict[str, Any]:
+        pools = [asdict(pool.info())]
+        if ASKED_BY_SIBLING not in request.headers:
+            pools += [json.loads(text)["pool"] for text in await runs.siblings.answers("/v1/info")]
         return {
             "version": __version__,
             "languages": await toolchains.versions(),
@@ -171,7 +195,8 @@ def _add_state_routes(
             "packages": pool.packages(),
             "python": ".".join(map(str, sys.version_info[:3])),
             "isolation": list(layers),
-            "pool": asdict(pool.info()),
+            "pool": added_pools(pools),
+            "workers": {"all": settings.workers, "serving": len(pools)},
             "allowed_hosts": NetworkPolicy(settings.allow_hosts).names,
             "default_limits": RunLimits().model_dump(),
             "max_per_client": settings.max_per_client,

@@ -23,6 +23,11 @@ class SandboxSettings(BaseModel):
         queue: requests that may wait for a slot; one more is answered with 429.
         allow_hosts: hosts that programs may be allowed to reach, by name and port, with commas between:
             `pypi.org:443,10.0.0.5:8000`. A program reaches those of them that its request names too.
+        workers: processes that share the address, each with its own pool: slots, queue and `max_per_client` are divided
+            among them.
+        worker: number of this server among those; ids of its sessions begin with `s{worker}-`.
+        listen_fd, workers_dir: what a worker is given: the descriptor of its listening socket, and the private folder
+            with the sockets by which workers reach each other.
         max_body_mb: the largest request body. `max_wall_s`, `max_memory_mb`: the most that a request may ask for.
         max_per_client: runs that one `client` may have waiting or running; one more is answered with 429. 0: no cap.
         token_file: a file with the token that clients must show, in place of the variable ROLLBOX_SANDBOX_TOKEN.
@@ -44,6 +49,10 @@ class SandboxSettings(BaseModel):
     slots: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=4096)
     queue: int = Field(default=1024, ge=0)
     allow_hosts: str = ""
+    workers: int = Field(default=1, ge=1, le=256)
+    worker: int = Field(default=0, ge=0)
+    listen_fd: int | None = Field(default=None, ge=3)
+    workers_dir: str = ""
     max_body_mb: int = Field(default=96, ge=1, le=1024)
     max_wall_s: float = Field(default=600.0, gt=0, le=3600)
     max_memory_mb: int = Field(default=16_384, ge=16)
