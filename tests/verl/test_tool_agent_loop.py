@@ -25,7 +25,7 @@ pytestmark = pytest.mark.verl
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "tools_config"
-PROMPT_LENGTH, RESPONSE_LENGTH = 256, 1024
+PROMPT_LENGTH, RESPONSE_LENGTH = 768, 1024
 
 
 def call(name: str, **arguments: Any) -> str:
@@ -36,6 +36,7 @@ SCRIPTS: dict[str, list[str]] = {
     "calculator": [call("calculator", expression="17 * 23"), "#### 391<|im_end|>"],
     "python": [call("python", code="print(sum(range(10)))"), "#### 45<|im_end|>"],
     "python_error": [call("python", code="print(undefined_name)"), "#### 0<|im_end|>"],
+    "bash": [call("bash", command="echo $((6 * 7)) | rev"), "#### 24<|im_end|>"],
     "search": [call("search", query_list=["capital of Peru"]), "#### 0<|im_end|>"],
     "division": [call("calculator", expression="1 / 0"), "#### 0<|im_end|>"],
     "parallel": [
@@ -55,6 +56,7 @@ SEEN = {
     "calculator": ["391"],
     "python": ["45"],
     "python_error": ["NameError: name 'undefined_name' is not defined"],
+    "bash": ["24"],
     "search": ["Lima"],
     "division": ["division by zero"],
     "parallel": ["2", "42"],
