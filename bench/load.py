@@ -2,7 +2,7 @@
 
     python bench/load.py [--calls 5000] [--connections 1000] [--slots N] [--workers N] [--keys]
 
-With --keys every call has an idempotency key, so that of several workers one passes it on to another unless it is its own.
+With --keys every call has an idempotency key, so that of several workers one passes it on unless it is its own.
 
 Prints what was lost or mixed up (nothing may be), queue and run times apart, the server's memory, and what is left.
 """

@@ -23,11 +23,13 @@ from ..schemas.validation import validated
 from .access import server_token
 from .isolation import Isolation
 from .listening import listening
+from .metrics import Metrics
 from .network import NetworkPolicy
 from .pool import Pool
 from .process_pool import ProcessPool
 from .self_check import check_isolation
 from .server import create_app
+from .sessions import Sessions
 from .settings import SandboxSettings
 from .siblings import Siblings, socket_path
 from .supervisor import supervise
@@ -88,10 +90,13 @@ async def _serve(settings: SandboxSettings) -> None:
     isolation = Isolation.parse(settings.isolation)
     listener = listening(settings) if settings.listen_fd is None else socket.socket(fileno=settings.listen_fd)
     siblings = Siblings(settings.worker, settings.workers, settings.workers_dir, token)
-    async with _pool(settings, isolation) as pool, siblings:
+    async with _pool(settings, isolation) as pool, siblings, AsyncExitStack() as around:
         layers = await check_isolation(pool, isolation)
+        metrics, sessions = Metrics(pool), None
+        if isinstance(pool, ZygotePool):
+            sessions = await around.enter_async_context(Sessions(pool, settings, metrics))
         config = uvicorn.Config(
-            create_app(pool, settings, layers, token, siblings),
+            create_app(pool, settings, layers, token, siblings, metrics, sessions),
             http="httptools",
             lifespan="off",
             log_level="warning",
@@ -99,10 +104,10 @@ async def _serve(settings: SandboxSettings) -> None:
             timeout_graceful_shutdown=settings.drain_s,
         )
         server = _Server(config, settings)
-        async with AsyncExitStack() as around:
+        async with AsyncExitStack() as users:
             if settings.users_socket is not None:
                 url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-                await around.enter_async_context(Users(settings.users_socket, url, server.end_at_once))
+                await users.enter_async_context(Users(settings.users_socket, url, server.end_at_once))
             await server.serve(sockets=[listener])
 
 

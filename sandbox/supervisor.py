@@ -33,7 +33,12 @@ _BACKOFF_S, _BACKOFF_MAX_S = 0.1, 5.0
 _SETTLED_S = 10.0
 _SHORT_LIVES = 5
 """A worker that dies as often within seconds of its start is not started again."""
-_OURS = frozenset({"host", "slots", "queue", "max_per_client", "workers", "worker", "listen_fd", "workers_dir"})
+_OURS = frozenset(
+    {
+        *("host", "slots", "queue", "max_per_client", "max_sessions", "max_sessions_per_client"),
+        *("workers", "worker", "listen_fd", "workers_dir"),
+    }
+)
 _NOT_THEIRS = frozenset({"port", "ready_fd", "lifeline_fd", "users_socket"})
 
 
@@ -172,6 +177,8 @@ class _Supervisor:
             "host": settings.host,
             "slots": _share(settings.slots, worker, workers),
             "queue": _share(settings.queue, worker, workers),
+            "max_sessions": _share(settings.max_sessions, worker, workers),
+            "max_sessions_per_client": -(-settings.max_sessions_per_client // workers),
             "max_per_client": -(-settings.max_per_client // workers),
             "workers": workers,
             "worker": worker,
