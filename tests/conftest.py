@@ -15,6 +15,9 @@ from rollbox.rollout.chat_template import Tokenizer
 from rollbox.schemas.errors import EngineError
 from rollbox.schemas.generation import SamplingParams, TokenOutput
 
+from .docker.fixtures import compose, container, docker_env
+
+__all__ = ["compose", "container", "docker_env"]  # fixtures of the suites that run on the container too
 # These run in environments of their own (`make test-verl`, `make test-vllm`).
 collect_ignore = [name for name in ("verl", "vllm") if importlib.util.find_spec(name) is None]
 CASES_FILE = Path(__file__).parent / "cases" / "cases.yaml"

@@ -97,7 +97,7 @@ class _Judging:
         self._checker: Checker | None = None
         # Stdin and calls need a different program around the program's code.
         self._prepared: dict[str, Prepared] = {}
-        self._at_a_time = runs.at_a_time // 2 if request.stop_at_first_failure else runs.at_a_time
+        self._at_a_time = max(1, runs.at_a_time // 2) if request.stop_at_first_failure else runs.at_a_time
 
     async def prepare(self) -> CompileResult:
         if isinstance(self._request.comparison, CheckerComparison):

@@ -107,8 +107,8 @@ async def test_an_address_of_a_host_can_be_allowed_too(allowing: ServerProcess, 
     request = RunRequest(code=FETCH, args=["10.9.8.7", str(port)], allow_hosts=[f"10.9.8.7:{port}"])
     async with Sandbox.connect(allowing.url) as sandbox:
         result = await sandbox.run(request)
-        assert "OSError" not in result.stderr
-        assert "ConnectionResetError" in result.stderr or result.stdout.startswith("0 ")
+        closed = ("ConnectionResetError", "Transport endpoint is not connected", "BrokenPipeError")
+        assert any(text in result.stderr for text in closed) or result.stdout.startswith("0 "), result.stderr
 
 
 async def test_without_being_named_in_the_request_there_is_no_network(allowing: ServerProcess, port: int) -> None:

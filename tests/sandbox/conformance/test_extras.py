@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import RunCode
+from ..conftest import RunCode
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,16 @@ from .conftest import RunCode
         ("", None),
     ],
 )
+@pytest.mark.zygotes_only
+@pytest.mark.beyond_run_code
 async def test_the_value_of_a_final_bare_expression(run: RunCode, code: str, value: str | None) -> None:
     result = await run(code, echo_last_expression=True, wall_s=60)
     assert (result.status, result.last_expression, result.files) == ("ok", value, {})
     assert (await run(code, wall_s=60)).last_expression is None
 
 
+@pytest.mark.zygotes_only
+@pytest.mark.beyond_run_code
 async def test_a_last_expression_that_fails(run: RunCode) -> None:
     result = await run("x = 0\n1 / x", echo_last_expression=True)
     assert (result.status, result.error_line, result.last_expression) == ("error", 2, None)
@@ -51,12 +55,16 @@ async def test_a_last_expression_that_fails(run: RunCode) -> None:
         ("import sys\nsys.exit(1)", None),
     ],
 )
+@pytest.mark.beyond_run_code
 async def test_the_failing_line(run: RunCode, code: str, line: int | None) -> None:
     assert (await run(code)).error_line == line
 
 
+@pytest.mark.zygotes_only
+@pytest.mark.beyond_run_code
 async def test_figures(run: RunCode) -> None:
-    pytest.importorskip("matplotlib")
+    if (await run("import matplotlib")).status != "ok":
+        pytest.skip("matplotlib is not installed where programs run")
     code = """
 import matplotlib.pyplot as plt
 for power in (1, 2):
@@ -71,6 +79,8 @@ plt.show()
     assert (await run("print('no figure')", figures=True)).figures == []
 
 
+@pytest.mark.zygotes_only
+@pytest.mark.beyond_run_code
 async def test_extras_together_with_files(run: RunCode, seen: Any) -> None:
     result = await run("open('a', 'w').write('x')", echo_last_expression=True, fetch_files=["a"])
     assert (result.last_expression, result.files) == ("1", {"a": base64.b64encode(b"x").decode()})

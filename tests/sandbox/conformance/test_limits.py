@@ -6,10 +6,12 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
+
 from rollbox.sandbox.client import Sandbox
 from rollbox.schemas.run import RunLimits, RunRequest
 
-from .conftest import RunCode
+from ..conftest import RunCode
 
 
 async def test_s02_a_busy_loop_ends_at_its_limit_and_its_neighbours_do_not_wait(
@@ -32,12 +34,14 @@ async def test_wall_clock_counts_sleep(run: RunCode) -> None:
     assert 500 <= result.run_ms < 1000
 
 
+@pytest.mark.beyond_run_code
 async def test_cpu_seconds(run: RunCode) -> None:
     result = await run("while True: pass", cpu_s=1, wall_s=30)
     assert result.status == "timeout"
     assert 600 < result.cpu_ms < 2500  # the kernel holds the limit by its ticks, and measures more finely
 
 
+@pytest.mark.beyond_run_code
 async def test_cpu_seconds_of_a_program_that_ignores_the_warning(run: RunCode) -> None:
     ignoring = "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
     result = await run(ignoring, cpu_s=1, wall_s=30)
@@ -55,6 +59,7 @@ async def test_memory_error_of_numpy(run: RunCode) -> None:
     assert result.status == "memory"
 
 
+@pytest.mark.beyond_run_code
 async def test_memory_of_many_processes(run: RunCode) -> None:
     result = await run(
         """
@@ -93,6 +98,7 @@ print('done')
     assert (result.status, result.stdout) == ("ok", "done\n")
 
 
+@pytest.mark.beyond_run_code
 async def test_a_fork_bomb_is_held(run: RunCode) -> None:
     bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
     started = time.monotonic()
@@ -102,6 +108,7 @@ async def test_a_fork_bomb_is_held(run: RunCode) -> None:
     assert (await run("print(1)")).stdout == "1\n"
 
 
+@pytest.mark.beyond_run_code
 async def test_number_of_processes(run: RunCode) -> None:
     forks = """
 import os, time
@@ -117,17 +124,20 @@ except BlockingIOError:
     assert (await run(forks, processes=5)).stdout == "5\n"
 
 
+@pytest.mark.beyond_run_code
 async def test_open_files(run: RunCode) -> None:
     result = await run("files = [open('/dev/null') for _ in range(100)]", open_files=32)
     assert "Too many open files" in result.stderr
 
 
+@pytest.mark.beyond_run_code
 async def test_size_of_a_file(run: RunCode) -> None:
     result = await run("open('big', 'wb').write(bytes(3 << 20))", file_size_mb=1)
     assert result.status == "error"
     assert "File too large" in result.stderr
 
 
+@pytest.mark.beyond_run_code
 async def test_the_work_dir_can_be_filled_and_nothing_else(run: RunCode) -> None:
     fill = """
 import os
@@ -150,6 +160,7 @@ async def test_empty_files_run_out_too(run: RunCode) -> None:
     assert "No space left on device" in result.stderr
 
 
+@pytest.mark.beyond_run_code
 async def test_output_flood_ends_the_run(run: RunCode) -> None:
     started = time.monotonic()
     result = await run("import os\nwhile True: os.write(1, b'x' * 65536)", output_kill_mb=4, wall_s=60)
@@ -159,6 +170,7 @@ async def test_output_flood_ends_the_run(run: RunCode) -> None:
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.beyond_run_code
 async def test_cpu_time_of_children_is_counted(run: RunCode) -> None:
     result = await run("""
 import subprocess, sys

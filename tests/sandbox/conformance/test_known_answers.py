@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import RunCode
+from ..conftest import RunCode
 from .known_answers import ANSWERS
 
 

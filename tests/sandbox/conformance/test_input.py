@@ -9,7 +9,7 @@ import pytest
 
 from rollbox.schemas.errors import ErrorKind, ToolError
 
-from .conftest import RunCode
+from ..conftest import RunCode
 
 
 def _b64(text: str) -> str:
@@ -33,10 +33,12 @@ async def test_empty_stdin_is_attached(run: RunCode) -> None:
     assert (result.status, result.hint) == ("error", None)
 
 
+@pytest.mark.beyond_run_code
 async def test_megabytes_of_stdin_that_nobody_reads(run: RunCode) -> None:
     assert (await run("print('ok')", stdin="x" * (4 << 20))).stdout == "ok\n"
 
 
+@pytest.mark.beyond_run_code
 async def test_arguments_and_environment(run: RunCode) -> None:
     code = "import os, sys; print(sys.argv[1:], os.environ['A'], __name__)"
     assert (await run(code, args=["x", "-y"], env={"A": "b c"})).stdout == "['x', '-y'] b c __main__\n"
@@ -85,6 +87,7 @@ async def test_a_fetched_file_that_is_too_large_is_named(run: RunCode) -> None:
     ("files", "named"),
     [({"a": "eA==", "a/b": "eA=="}, "files.a/b"), ({"x" * 300: "eA=="}, "files.xxx"), ({"d/": "eA=="}, None)],
 )
+@pytest.mark.beyond_run_code
 async def test_files_that_cannot_be_written_are_named(run: RunCode, files: dict[str, str], named: str | None) -> None:
     if named is None:
         assert (await run("print(open('d').read())", files=files)).stdout == "x\n"
@@ -94,12 +97,14 @@ async def test_files_that_cannot_be_written_are_named(run: RunCode, files: dict[
     assert caught.value.kind is ErrorKind.ARGUMENTS
 
 
+@pytest.mark.beyond_run_code
 async def test_files_that_do_not_fit_are_named(run: RunCode) -> None:
     big = base64.b64encode(bytes(3 << 20)).decode()
     with pytest.raises(ToolError, match=r"files\.big.*work_dir_mb"):
         await run("print(1)", files={"big": big}, work_dir_mb=1)
 
 
+@pytest.mark.beyond_run_code
 async def test_large_inputs_arrive_whole(run: RunCode) -> None:
     big = base64.b64encode(bytes(20 << 20)).decode()
     code = "# " + "x" * 3_000_000 + "\nimport os; print(os.path.getsize('big'))"

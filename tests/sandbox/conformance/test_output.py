@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .conftest import RunCode
+import pytest
+
+from ..conftest import RunCode
 
 
+@pytest.mark.beyond_run_code
 async def test_s01_large_output_is_drained_and_cut_in_the_middle(run: RunCode, cases: dict[str, Any]) -> None:
     result = await run(cases["S01"]["input"], output_bytes=4096)
     assert (result.status, result.exit_code) == ("ok", 0)
@@ -17,17 +20,20 @@ async def test_s01_large_output_is_drained_and_cut_in_the_middle(run: RunCode, c
     assert f"[... {result.stdout_bytes - 4096} bytes left out ...]" in result.stdout
 
 
+@pytest.mark.beyond_run_code
 async def test_both_streams_are_drained_at_once(run: RunCode) -> None:
     result = await run("import os\nfor _ in range(64):\n os.write(2, b'e' * 65536); os.write(1, b'o' * 65536)")
     assert (result.status, result.stdout_bytes, result.stderr_bytes) == ("ok", 4 << 20, 4 << 20)
 
 
+@pytest.mark.beyond_run_code
 async def test_invalid_utf8_and_nul(run: RunCode) -> None:
     result = await run(r"import os; os.write(1, b'a\xff\x00\xe4b\n' + 'ä€😀\n'.encode())")
     assert result.stdout == "a\\xff\0\\xe4b\nä€😀\n"
     assert result.stdout_bytes == 6 + 10
 
 
+@pytest.mark.beyond_run_code
 async def test_a_character_is_not_split_at_the_cut(run: RunCode) -> None:
     result = await run("print('€' * 10_000, end='')", output_bytes=1000)
     assert set(result.stdout.split("\n")[0]) == set(result.stdout.split("\n")[-1]) == {"€"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import RunCode
+from ..conftest import RunCode
 
 
 async def test_the_module_is_main_and_nothing_else_is_in_it(seen: Any) -> None:
@@ -19,6 +19,7 @@ async def test_the_module_is_main_and_nothing_else_is_in_it(seen: Any) -> None:
     }
 
 
+@pytest.mark.beyond_run_code
 async def test_command_line_and_import_path(seen: Any) -> None:
     code = """
 import json, sys
@@ -125,6 +126,7 @@ async def test_random_numbers_differ_between_programs(run: RunCode) -> None:
 
 
 @pytest.mark.parametrize("name", ["PYTHONHASHSEED", "PYTHONOPTIMIZE"])
+@pytest.mark.beyond_run_code
 async def test_variables_that_the_interpreter_reads_at_its_start(seen: Any, name: str) -> None:
     code = "import json, sys; print(json.dumps([sys.flags.optimize, sys.flags.hash_randomization, sys.argv]))"
     flags = await seen(code, env={name: "0" if name == "PYTHONHASHSEED" else "2"})
@@ -167,6 +169,7 @@ print("ok")
         assert (await run(code)).stdout == "ok\n"
 
 
+@pytest.mark.beyond_run_code
 async def test_runs_leave_nothing_in_memory(run: RunCode) -> None:
     # Assembled at run time on both sides, so that the searched text is in no source.
     await run(
