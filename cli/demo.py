@@ -1,4 +1,4 @@
-"""`rollbox demo` and `rollbox demo-gsm8k`."""
+"""`rollbox demo`, `rollbox demo-gsm8k` and `rollbox demo-grpo`."""
 
 from __future__ import annotations
 
@@ -71,6 +71,19 @@ def demo_gsm8k(
 
     options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency, engine)
     asyncio.run(run_demo_gsm8k(options, Console()))
+
+
+def demo_grpo(
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 2,
+    out: Annotated[Path, typer.Option(help="Directory for metrics, records and the trainer's log.")] = Path(
+        "runs/demo-grpo"
+    ),
+) -> None:
+    """Train the demo model with verl for a few GRPO steps, without a GPU (needs verl's environment)."""
+    let_idle_threads_sleep()
+    from ..demo.grpo import GrpoOptions, run_grpo
+
+    run_grpo(GrpoOptions(steps=steps, out=out), Console())
 
 
 def let_idle_threads_sleep() -> None:

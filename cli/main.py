@@ -7,10 +7,12 @@ import sys
 import typer
 
 from ..schemas.errors import ConfigError, RollboxError
-from .demo import demo, demo_gsm8k
+from .data import app as data_app
+from .demo import demo, demo_grpo, demo_gsm8k
 from .rollout import rollout
 from .serve import serve
 from .tools import tools
+from .train import train
 from .view import view
 
 app = typer.Typer(
@@ -21,10 +23,13 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(serve)
+app.command()(train)
+app.add_typer(data_app, name="data")
 app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
 app.add_typer(tools)
+app.command(name="demo-grpo")(demo_grpo)
 app.command()(view)
 
 EXIT_CONFIG = 2

@@ -1,7 +1,6 @@
 """Our tool-call formats as verl `ToolParser`s: `multi_turn.format=rollbox_hermes` and so on.
 
-Importing this module registers them, so verl has to import it in every worker:
-`VERL_USE_EXTERNAL_MODULES=rollbox.training.tool_parsers`.
+Importing this module registers them, so verl has to import it in every worker; the plugin does.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ..schemas.tool import ToolSchema
 PREFIX = "rollbox_"
 
 
-class RollboxToolParser(ToolParser):  # type: ignore[misc]  # verl is untyped
+class RollboxToolParser(ToolParser):
     """Reads turns as `rollout.parsers` does.
 
     verl knows only calls. A call that cannot be read is passed on as a call whose name is the message for the model:
@@ -75,4 +74,5 @@ def register() -> list[str]:
     return names
 
 
-register()
+registered = register()
+"""The names under which verl knows our formats."""

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,8 @@ class HuggingFaceEngine:
         max_batch: rows decoded side by side.
         chat_template: a Jinja template that replaces the tokenizer's own.
         threads: torch threads; None leaves torch's setting.
+        gather_s: seconds that the first request of a batch waits for others.
+        scaled_logprobs: log-probabilities are at the sampling temperature (see `sampling.sample`).
 
     Raises:
         ConfigError: on entering: no such directory, or no model and tokenizer in it.
@@ -53,11 +56,15 @@ class HuggingFaceEngine:
         max_batch: int = 64,
         chat_template: str | None = None,
         threads: int | None = None,
+        gather_s: float = 0.0,
+        scaled_logprobs: bool = False,
     ) -> None:
         self._model_dir = Path(model_dir)
         self._max_batch = max_batch
         self._chat_template = chat_template
         self._threads = threads
+        self._gather_s = gather_s
+        self._scaled_logprobs = scaled_logprobs
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
         self._model: Any = None
@@ -95,6 +102,41 @@ class HuggingFaceEngine:
         self._queue.put(_Request(row, loop, future))
         return await future
 
+    def load_weights(self, weights: Mapping[str, Any]) -> set[int]:
+        """Overwrite parameters by name. No request may be in flight.
+
+        Args:
+            weights: name -> tensor, all of the model's or some.
+
+        Returns:
+            Where the overwritten parameters lie in memory; tied ones lie in one place. See `weights_at`.
+
+        Raises:
+            EngineError: the engine is not running, or a name or shape is not the model's.
+        """
+        import torch
+
+        state = self._state()
+        for name, tensor in weights.items():
+            if name not in state or state[name].shape != tensor.shape:
+                own = tuple(state[name].shape) if name in state else "no parameter of that name"
+                raise EngineError(
+                    f"weights: {name!r} of shape {tuple(tensor.shape)} does not fit (the model has {own})"
+                )
+            with torch.no_grad():
+                state[name].copy_(tensor)
+        self._prefix.forget()
+        return {state[name].data_ptr() for name in weights}
+
+    def weights_at(self) -> dict[int, str]:
+        """Where each parameter lies in memory -> its name (one of them, where several are tied)."""
+        return {tensor.data_ptr(): name for name, tensor in self._state().items()}
+
+    def _state(self) -> dict[str, Any]:
+        if self._model is None:
+            raise EngineError("the engine is not running: use it inside 'async with'")
+        return dict(self._model.state_dict())
+
     def _load(self) -> None:
         if not (self._model_dir / "config.json").is_file():
             raise ConfigError(f"model: {self._model_dir} is not a model directory (it has no config.json)")
@@ -124,9 +166,10 @@ class HuggingFaceEngine:
 
     def _gather(self, first: _Request) -> tuple[list[_Request], bool]:
         batch = [first]
+        until = time.monotonic() + self._gather_s
         while len(batch) < self._max_batch:
             try:
-                request = self._queue.get_nowait()
+                request = self._queue.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 break
             if request is None:
@@ -146,7 +189,10 @@ class HuggingFaceEngine:
             return
         pad_id = cast(int, self.tokenizer.eos_token_id)  # masked, so any id will do
         try:
-            decode(self._model, rows, pad_id, self.max_context, finished, self._prefix)
+            decode(
+                *(self._model, rows, pad_id, self.max_context, finished, self._prefix),
+                scaled_logprobs=self._scaled_logprobs,
+            )
         except Exception as error:  # noqa: BLE001 - whatever torch raises ends these requests, not the engine
             failure = EngineError(f"decoding failed: {type(error).__name__}: {error}")
             for request in waiting.values():

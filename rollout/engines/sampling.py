@@ -10,18 +10,26 @@ from ...schemas.generation import SamplingParams
 
 
 def sample(
-    logits: torch.Tensor, params: Sequence[SamplingParams], generators: Sequence[torch.Generator | None]
+    logits: torch.Tensor,
+    params: Sequence[SamplingParams],
+    generators: Sequence[torch.Generator | None],
+    *,
+    scaled_logprobs: bool = False,
 ) -> tuple[list[int], list[float]]:
     """Sample a token for each row.
 
     Args:
         logits: [B, V] float. params, generators: one per row; a generator makes the row reproducible.
+        scaled_logprobs: log-probabilities are at the row's temperature, as a trainer computes them, and not at 1.
 
     Returns:
-        B ids, and B natural-log probabilities under the model at temperature 1, before top-k and top-p.
+        B ids, and B natural-log probabilities under the model, before top-k and top-p.
     """
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     ids = [_pick(logprobs[row], params[row], generators[row]) for row in range(logits.shape[0])]
+    if scaled_logprobs:
+        temperatures = torch.tensor([row.temperature or 1.0 for row in params])
+        logprobs = torch.log_softmax(logits.float() / temperatures[:, None], dim=-1)
     return ids, logprobs.gather(1, torch.tensor(ids)[:, None])[:, 0].tolist()
 
 

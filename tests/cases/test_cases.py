@@ -32,7 +32,7 @@ from rollbox.tools.python_executor import PythonExecutorTool
 from rollbox.tools.registry import load_tools
 from rollbox.tools.search import SearchTool
 from rollbox.tools.slots import Slots
-from rollbox.training.preflight import check_agent_loop
+from rollbox.training.reachable_tools import check_agent_loop
 
 from ..sandbox.server_process import serving
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rollbox.schemas.errors import ConfigError
-from rollbox.training.preflight import check_agent_loop, check_response_length
+from rollbox.training.reachable_tools import check_agent_loop, check_response_length
 
 TOOLS = {"multi_turn": {"enable": True, "tool_config_path": "tools.yaml"}}
 
