@@ -8,12 +8,32 @@ from pydantic import ValidationError
 
 from ..schemas.errors import ErrorKind, InfraError, ToolError
 from ..schemas.run import RunRequest, RunResult, RunStatus
-from ..schemas.tool import ToolResponse
+from ..schemas.tool import ToolResponse, ToolSchema
 from .base import ToolReturn
 from .program_text import strip_fence
-from .sandbox_tool import SandboxTool, SandboxToolConfig, TrajectoryState, deadline_s_of, metrics_of
+from .sandbox_tool import SandboxTool, SandboxToolConfig, TrajectoryState, deadline_s_of, metrics_of, state_note
 
 NO_OUTPUT = "(The command printed nothing.)"
+
+# A cell of a session runs the command in a new shell, between reading and writing down what a shell has: variables,
+# functions, aliases, options and the folder. Readonly variables are bash's own, and stay out.
+_CELL = '''
+def __rollbox_shell__(command):
+    import subprocess
+    script = r"""
+    . /tmp/.shell_state 2>/dev/null
+    __save() {
+        {
+            declare -p | grep -v '^declare -[a-zA-Z]*r'
+            declare -f; alias -p; shopt -p
+            printf 'cd %q\\n' "$PWD"
+        } > /tmp/.shell_state
+    }
+    trap __save EXIT
+    eval "$1"
+    """
+    raise SystemExit(subprocess.run(["bash", "-c", script, "bash", command]).returncode)
+'''
 
 
 class BashConfig(SandboxToolConfig):
@@ -21,7 +41,7 @@ class BashConfig(SandboxToolConfig):
 
 
 class BashTool(SandboxTool):
-    """Runs each command in a fresh jail; nothing is kept between calls."""
+    """Runs each command in a fresh jail, or `stateful` in the shell that the trajectory's earlier commands left."""
 
     config_model = BashConfig
     config: BashConfig
@@ -38,6 +58,15 @@ class BashTool(SandboxTool):
         },
     }
     example: ClassVar[dict[str, Any] | None] = {"command": "echo $((6 * 7))"}
+
+    def get_openai_tool_schema(self) -> ToolSchema | None:
+        """The default schema; it says whether anything is kept."""
+        schema = super().get_openai_tool_schema()
+        if schema is not None and self.config.stateful:
+            schema.function.description = (
+                "Run a bash command or script and return what it prints. Variables, the current folder and files stay."
+            )
+        return schema
 
     async def execute(self, instance_id: str, parameters: dict[str, Any], **kwargs: Any) -> ToolReturn:
         """Run `parameters["command"]`. A command's own failure is an answer, with its kind in the metrics.
@@ -57,6 +86,8 @@ class BashTool(SandboxTool):
         )
 
     async def _run(self, command: str, state: TrajectoryState, deadline_s: float | None) -> tuple[RunResult, int]:
+        if self.config.stateful:
+            return await self._run_cell(f"{_CELL}__rollbox_shell__({command!r})", state, deadline_s), 0
         try:
             request = RunRequest(code=command, language="bash", limits=self.config.limits, files=state.files.files)
         except ValidationError as error:
@@ -88,6 +119,7 @@ def describe(result: RunResult, config: SandboxToolConfig) -> str:
             parts.append("Stopped: the command printed far too much.")
     if result.hint:
         parts.append(f"Hint: {result.hint}")
+    parts.append(state_note(result))
     return "\n".join(part for part in parts if part)
 
 
