@@ -49,6 +49,7 @@ class _Family:
         self._members: dict[int, Member] = {}
         self._ended: dict[int, tuple[int, float]] = {}
         """Wait status and CPU seconds of heads that have ended."""
+        self._spare: views.View | None = None
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], object]] = {}
         self._listen(channel.fileno(), self._asked)
@@ -356,9 +357,13 @@ class _Family:
         if not forking.wanted:
             self._copies_made(each)
             return
+        view, self._spare = self._spare, None
         try:
-            view = views.copy_of(each.view, self._work_dir_mb)
+            view = view or views.empty_view(each.view.binds, self._work_dir_mb)
+            views.fill(view, each.view)
         except OSError as error:
+            if view is not None:
+                view.close()
             forking.failure = error.strerror or str(error)
             self._copies_made(each)
             return
@@ -409,6 +414,10 @@ class _Family:
                 if number in self._members:
                     self._remove(self._members[number])
         messages.send(self._channel, messages.FORKED, (each.number, forking.failure))
+        if self._spare is None:
+            # Who forks once forks again, and is not to wait for it then.
+            with suppress(OSError):
+                self._spare = views.empty_view(each.view.binds, self._work_dir_mb)
 
 
 def _has_ended(pidfd: int, patience_s: float = 0.0) -> bool:
