@@ -14,6 +14,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8080,
     slots: Annotated[int | None, typer.Option(help="Programs that run at a time; default: one per core.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that share the address, the slots and the queue.")] = 1,
     queue: Annotated[int, typer.Option(help="Requests that may wait; one more is answered with 429.")] = 1024,
     max_wall_s: Annotated[float, typer.Option(help="Most seconds that a request may ask for.")] = 600.0,
     max_memory_mb: Annotated[int, typer.Option(help="Most MiB that a request may ask for.")] = 16_384,
@@ -40,6 +41,7 @@ def serve(
     options: dict[str, Any] = {
         "host": host,
         "port": port,
+        "workers": workers,
         "queue": queue,
         "max_wall_s": max_wall_s,
         "max_memory_mb": max_memory_mb,

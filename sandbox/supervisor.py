@@ -29,6 +29,7 @@ _logger = logging.getLogger(__name__)
 
 _BOOT_S = 180.0
 _DRAIN_GRACE_S = 15.0
+_CANNOT_START = 3
 _BACKOFF_S, _BACKOFF_MAX_S = 0.1, 5.0
 _SETTLED_S = 10.0
 _SHORT_LIVES = 5
@@ -128,7 +129,7 @@ class _Supervisor:
             if is_up and not booted.done():
                 booted.set_result(None)
             code = await self._processes[worker].wait()
-            os.close(self._lifelines.pop(worker))
+            self._let_go(worker)
             if self._stopping.is_set():
                 return
             if not booted.done() or (not is_up and code == _CANNOT_START):
@@ -193,9 +194,8 @@ class _Supervisor:
         failed = any(keeper.done() and not keeper.cancelled() and keeper.exception() for keeper in keepers)
         self._stopping.set()
         if failed or self._at_once:
-            for fd in self._lifelines.values():
-                os.close(fd)
-            self._lifelines.clear()
+            for worker in list(self._lifelines):
+                self._let_go(worker)
         self._signal(lambda process: process.terminate())
         patience_s = (0 if failed or self._at_once else self._settings.drain_s) + _DRAIN_GRACE_S
         running = [asyncio.create_task(process.wait()) for process in self._processes.values()]
@@ -206,21 +206,23 @@ class _Supervisor:
         for keeper in keepers:
             keeper.cancel()
         await asyncio.gather(*keepers, return_exceptions=True)
-        for fd in self._lifelines.values():
-            os.close(fd)
+        for worker in list(self._lifelines):
+            self._let_go(worker)
         for listener in self._listeners:
             listener.close()
         with suppress(OSError):
             os.rmdir(self._folder)  # the last worker may have done it
+
+    def _let_go(self, worker: int) -> None:
+        lifeline = self._lifelines.pop(worker, -1)
+        if lifeline >= 0:
+            os.close(lifeline)
 
     def _signal(self, send: Callable[[Process], None]) -> None:
         for process in self._processes.values():
             with suppress(ProcessLookupError):
                 if process.returncode is None:
                     send(process)
-
-
-_CANNOT_START = 3
 
 
 def _command(settings: dict[str, Any]) -> list[str]:

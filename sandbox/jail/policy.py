@@ -59,6 +59,10 @@ BASE_ENV = {
     # One thread per call: the slots are the parallelism, and idle BLAS threads would count as processes.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
+    # pyarrow, which pandas imports where it is installed: its own allocators reserve a gigabyte of what RLIMIT_DATA
+    # counts, and start a thread.
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 
 CAP_SYS_CHROOT = 1 << 18

@@ -65,34 +65,37 @@ class View:
                 os.close(fd)
 
 
-def copy_of(view: View, size_mb: int) -> View:
-    """A view of its own with a copy of what is in the folders of `view`.
+def empty_view(binds: Sequence[str], size_mb: int) -> View:
+    """A view of its own with nothing in its folders, made from the one that this process has.
 
     Raises:
-        OSError: the folders do not fit, or are in the midst of a change.
+        OSError: it cannot be made.
     """
     home = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
         syscalls.unshare(_CLONE_NEWNS)
         try:
-            for folder in private_dirs.private_dirs(view.binds):
+            for folder in private_dirs.private_dirs(binds):
                 folder.exchange()
             if size_mb != private_dirs.DEFAULT_MB:
                 private_dirs.resize(size_mb)
             root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            new = View(view.binds, root, os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
+            return View(binds, root, os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
         finally:
             syscalls.enter_namespace(home)
     finally:
         os.close(home)
-    try:
-        for source, target in zip(view.folders, new.folders, strict=True):
-            if not folder_copy.is_empty(source):
-                folder_copy.copy(source, target)
-    except OSError:
-        new.close()
-        raise
-    return new
+
+
+def fill(new: View, view: View) -> None:
+    """Copy what is in the folders of `view` into those of `new`.
+
+    Raises:
+        OSError: it does not fit, or is in the midst of a change.
+    """
+    for source, target in zip(view.folders, new.folders, strict=True):
+        if not folder_copy.is_empty(source):
+            folder_copy.copy(source, target)
 
 
 class Aside:

@@ -112,7 +112,7 @@ async def test_info_and_metrics_are_of_all_workers(two: ServerProcess) -> None:
 
 
 def _value(lines: list[str], sample: str) -> str:
-    return next(line.rpartition(" ")[2] for line in lines if line.startswith(f"{sample} "))
+    return next((line.rpartition(" ")[2] for line in lines if line.startswith(f"{sample} ")), "0.0")
 
 
 async def test_siblings_ask_for_the_token_too(two: ServerProcess) -> None:
@@ -154,6 +154,24 @@ async def test_a_dead_worker_is_replaced_and_loses_only_its_own_runs() -> None:
                 async with http.get("/v1/info") as response:
                     if (await response.json())["workers"]["serving"] == 2:
                         break
+
+
+async def test_what_concerns_a_session_goes_to_the_worker_that_its_id_names() -> None:
+    with serving("--workers", "2", "--slots", "2") as server:
+        pids = {("--worker=1" in text): pid for pid, text in _workers(server).items()}
+        folder = _workers(server)[pids[False]].partition("--workers-dir=")[2].split("\0")[0]
+        connector = aiohttp.UnixConnector(f"{folder}/0.socket")
+        async with aiohttp.ClientSession("http://worker", connector=connector) as first:
+            os.kill(pids[True], signal.SIGSTOP)  # it still listens
+            asking = asyncio.create_task(first.get("/v1/sessions/s1-ab12/anything"))
+            for path in ("/v1/sessions/s0-ab12", "/v1/sessions/s7-ab12", "/v1/sessions/1-ab12"):
+                async with first.get(path) as response:
+                    assert response.status == 404
+            assert not asking.done()
+            os.kill(pids[True], signal.SIGKILL)
+            async with await asking as response:
+                assert response.status == 503
+                assert "worker 1 of this server was lost" in (await response.json())["detail"]
 
 
 async def test_a_worker_that_does_not_stay_up_is_given_up() -> None:
