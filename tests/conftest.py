@@ -18,8 +18,9 @@ from rollbox.schemas.generation import SamplingParams, TokenOutput
 from .docker.fixtures import compose, container, docker_env
 
 __all__ = ["compose", "container", "docker_env"]  # fixtures of the suites that run on the container too
-# These run in environments of their own (`make test-verl`, `make test-vllm`).
-collect_ignore = [name for name in ("verl", "vllm") if importlib.util.find_spec(name) is None]
+# These run in environments of their own (`make test-verl`, `make test-verl-compat`, `make test-vllm`).
+_NEEDED = {"verl": "verl", "verl_compat": "verl", "vllm": "vllm"}
+collect_ignore = [folder for folder, module in _NEEDED.items() if importlib.util.find_spec(module) is None]
 _WITH_IMAGE_S = 1200
 CASES_FILE = Path(__file__).parent / "cases" / "cases.yaml"
 

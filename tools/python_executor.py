@@ -9,11 +9,19 @@ from pydantic import Field, ValidationError
 
 from ..schemas.errors import ErrorKind, ToolError
 from ..schemas.run import RunRequest, RunResult, RunStatus
-from ..schemas.tool import ToolResponse
+from ..schemas.tool import ToolResponse, ToolSchema
 from .base import ToolReturn
 from .images import image_of, require_pillow
 from .program_text import own_traceback, strip_fence
-from .sandbox_tool import SandboxTool, SandboxToolConfig, TrajectoryState, deadline_s_of, error_kind, metrics_of
+from .sandbox_tool import (
+    SandboxTool,
+    SandboxToolConfig,
+    TrajectoryState,
+    deadline_s_of,
+    error_kind,
+    metrics_of,
+    state_note,
+)
 
 __all__ = ["PythonExecutorConfig", "PythonExecutorTool", "describe", "error_kind"]
 
@@ -35,7 +43,7 @@ class PythonExecutorConfig(SandboxToolConfig):
 
 
 class PythonExecutorTool(SandboxTool):
-    """Runs each program in a fresh jail; between calls only files are kept, where that is asked for.
+    """Runs each program in a fresh jail, or `stateful` as the next cell of the trajectory's session.
 
     Raises:
         ConfigError: `figures` without Pillow; and as `BaseTool`.
@@ -64,6 +72,15 @@ class PythonExecutorTool(SandboxTool):
         if self.config.figures:
             require_pillow(f"{type(self).__name__}: config.figures")
 
+    def get_openai_tool_schema(self) -> ToolSchema | None:
+        """The default schema; it says whether anything is kept."""
+        schema = super().get_openai_tool_schema()
+        if schema is not None and self.config.stateful:
+            schema.function.description = (
+                "Run Python code and return what it prints. Variables, imports and files stay for the next call."
+            )
+        return schema
+
     async def execute(self, instance_id: str, parameters: dict[str, Any], **kwargs: Any) -> ToolReturn:
         """Run `parameters["code"]`. A program's own failure is an answer, with its kind in the metrics.
 
@@ -75,13 +92,17 @@ class PythonExecutorTool(SandboxTool):
         state = self._state(instance_id)
         result, retries = await self._run(code, state, deadline_s_of(kwargs))
         metrics = metrics_of(result, retries)
+        if not self.config.echo_last_expression:
+            result = result.model_copy(update={"last_expression": None})  # cells send it unasked
         text = describe(result, self.config)
-        if self.config.keep_files and not state.files.update(result.files):
+        if self.config.keep_files and not self.config.stateful and not state.files.update(result.files):
             text += f"\n(The files are more than {self.config.keep_files_mb} MiB, and were not kept.)"
         images = await asyncio.to_thread(_images, result.figures) if result.figures else None
         return ToolResponse(text=text, image=images), self._rewarded(result, state), metrics
 
     async def _run(self, code: str, state: TrajectoryState, deadline_s: float | None) -> tuple[RunResult, int]:
+        if self.config.stateful:
+            return await self._run_cell(code, state, deadline_s, figures=self.config.figures), 0
         if self.config.keep_files:
             state.files.note(code)
         try:
@@ -132,6 +153,7 @@ def describe(result: RunResult, config: SandboxToolConfig) -> str:
             parts.append("Stopped: the program printed far too much.")
     if result.hint:
         parts.append(f"Hint: {result.hint}")
+    parts.append(state_note(result))
     return "\n".join(part for part in parts if part)
 
 

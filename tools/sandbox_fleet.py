@@ -13,8 +13,10 @@ from typing import Self
 from uuid import uuid4
 
 from ..sandbox.client import Sandbox
+from ..sandbox.session_client import SandboxSession
 from ..schemas.errors import ConfigError, OverloadedError, SandboxError
 from ..schemas.run import RunRequest, RunResult
+from ..schemas.session import SessionRequest
 
 _FIRST_REST_S, _LONGEST_REST_S = 1.0, 60.0
 _ROUNDS = 3
@@ -93,6 +95,24 @@ class SandboxFleet:
                     raise
             await asyncio.sleep(pause_s)
             retries += 1
+
+    async def create_session(
+        self, request: SessionRequest | None = None, *, deadline_s: float = 300.0
+    ) -> SandboxSession:
+        """Open a session on the least busy server, where it stays.
+
+        Raises:
+            ToolError, OverloadedError, SandboxError: as for `Sandbox.create_session`; the last from every server.
+        """
+        deadline = monotonic() + deadline_s
+        for tries in range(1, len(self._members) + 1):
+            try:
+                with self._chosen() as member:
+                    return await member.sandbox.create_session(request, deadline_s=deadline - monotonic())
+            except SandboxError:
+                if tries == len(self._members) or monotonic() >= deadline:
+                    raise
+        raise AssertionError("a fleet has members")
 
     def resting(self) -> list[str]:
         """The addresses that are left out at the moment."""

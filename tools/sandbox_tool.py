@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from ..sandbox.bearer import check_token
 from ..sandbox.client import Sandbox, check_url
-from ..schemas.errors import ConfigError, ErrorKind
+from ..sandbox.session_client import SandboxSession
+from ..schemas.errors import ConfigError, ErrorKind, InfraError, SessionLostError, ToolError
 from ..schemas.run import RunLimits, RunResult, RunStatus
+from ..schemas.session import CellResult, SessionRequest, StateChange
 from ..schemas.tool import ToolResponse
 from . import sandbox_connection
 from .base import BaseTool, CallContext, ToolConfig, create_kwargs_of
 from .kept_files import KeptFiles
 from .sandbox_fleet import SandboxFleet
+
+logger = logging.getLogger(__name__)
 
 _ERROR_KINDS = {
     RunStatus.ERROR: ErrorKind.USER_CODE,
@@ -34,6 +39,8 @@ class SandboxToolConfig(ToolConfig):
     sandbox_token: the server's token; None takes it from the variable ROLLBOX_SANDBOX_TOKEN, where that is set.
     timeout_sec: seconds that a program may run (time in the queue not counted).
     memory_mb: MiB of the whole process tree. output_bytes: bytes kept of each stream.
+    stateful: one session for each trajectory, in which a call finds what the earlier ones left; else each call starts
+        afresh. Under verl's own loop, which releases a tool after each call, there is nothing to find.
     error_penalty: taken from the step reward of a call whose program fails.
     first_success_bonus: added to the step reward of the first call of a trajectory whose program does not.
     """
@@ -43,6 +50,7 @@ class SandboxToolConfig(ToolConfig):
     timeout_sec: float = Field(default=10.0, gt=0, le=3600)
     memory_mb: int = Field(default=1024, ge=16)
     output_bytes: int = Field(default=16_384, ge=256)
+    stateful: bool = False
     error_penalty: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     first_success_bonus: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
@@ -77,10 +85,14 @@ class TrajectoryState:
 
     Attributes:
         succeeded: a program ended well.
+        session: of a stateful tool, opened at its first call. lost: it went away, and the model is to be told.
     """
 
     files: KeptFiles
     succeeded: bool = False
+    session: SandboxSession | None = None
+    lost: bool = False
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class SandboxTool(BaseTool):
@@ -109,7 +121,12 @@ class SandboxTool(BaseTool):
         return instance_id, response
 
     async def release(self, instance_id: str, **kwargs: Any) -> None:
-        self._states.pop(instance_id, None)
+        state = self._states.pop(instance_id, None)
+        if state is not None and state.session is not None:
+            try:
+                await state.session.close()
+            except InfraError as error:  # it ends by itself once it has been idle for long
+                logger.warning("a session of tool %r was not closed: %s", self.name, error)
 
     async def aclose(self) -> None:
         if self._connected.pop(asyncio.get_running_loop(), None) is not None:
@@ -138,6 +155,37 @@ class SandboxTool(BaseTool):
             task = self._connected[loop] = asyncio.create_task(acquiring)
         return task.result() if task.done() else await asyncio.shield(task)
 
+    async def _run_cell(
+        self, code: str, state: TrajectoryState, deadline_s: float | None, *, figures: bool = False
+    ) -> CellResult:
+        """Run a cell in the trajectory's session.
+
+        Raises:
+            ToolError: (kind `user_code`) an earlier cell ended the session; the next call gets a new one.
+            SessionLostError, OverloadedError, SandboxError: ours.
+        """
+        async with state.opening:
+            if state.session is None:
+                sandbox = await self._sandbox()
+                request = SessionRequest(limits=self.config.limits, files=state.files.files)
+                opening_s = {} if deadline_s is None else {"deadline_s": deadline_s}
+                state.session = await sandbox.create_session(request, **opening_s)
+            session = state.session
+        try:
+            result = await session.run(code, wall_s=self.config.timeout_sec, figures=figures, deadline_s=deadline_s)
+        except (SessionLostError, ToolError) as error:
+            if isinstance(error, SessionLostError) or error.kind is ErrorKind.USER_CODE:
+                state.session, state.lost = None, True
+            raise
+        if result.state is StateChange.LOST:
+            state.session = None  # its note says so
+        elif state.lost:
+            state.lost = False
+            lost = "the session was lost: variables and files of earlier calls are gone"
+            note = f"{result.state_note}; {lost}" if result.state_note else lost
+            result = result.model_copy(update={"state_note": note})
+        return result
+
     def _rewarded(self, result: RunResult, state: TrajectoryState) -> float:
         ok = result.status is RunStatus.OK
         reward = self.step_reward(result, ok and not state.succeeded)
@@ -154,6 +202,14 @@ def deadline_s_of(kwargs: dict[str, Any]) -> float | None:
 def error_kind(result: RunResult) -> ErrorKind:
     """The kind of a run that did not end well."""
     return _ERROR_KINDS[result.status]
+
+
+def state_note(result: RunResult) -> str:
+    """What the model must know of its session after a cell; empty when all is as it expects."""
+    if not isinstance(result, CellResult) or not result.state_note:
+        return ""
+    note = result.state_note
+    return f"({note[:1].upper()}{note[1:]}.)"
 
 
 def metrics_of(result: RunResult, retries: int) -> dict[str, Any]:

@@ -38,6 +38,11 @@ def test_help_names_every_command() -> None:
         (("demo", "--data", "/not/there.jsonl"), "/not/there.jsonl: cannot be read"),
         (("demo", "--model", "/not/there"), "model: /not/there is not a model directory"),
         (("demo", "--model", "http://127.0.0.1:9"), "--tokenizer: needed with an address"),
+        (("demo", "--model", "/not/there", "--engine", "chat"), "model: '/not/there' is not an address"),
+        (
+            ("demo", "--model", "http://127.0.0.1:9", "--engine", "fast"),
+            "engine: no engine 'fast'; there are: hf, vllm",
+        ),
         (("view", "/not/there"), "/not/there/trajectories.jsonl: is not there; give the directory"),
         (("view", "/not/there", "--port", "-1"), "view: port: Input should be greater than or equal to 0 (got -1)"),
         (("demo", "--tools", "/not/there.yaml", "--model", "/x"), "/not/there.yaml: cannot be read"),

@@ -10,7 +10,15 @@ from .test_commands import rollbox
 def test_every_shipped_tool_answers() -> None:
     result = rollbox("tools", "check", "all")
     assert result.returncode == 0, result.stderr
-    for line in ("calculator: ok", "python: ok", "search: ok", "answered    391", "answered    42", '"name": "python"'):
+    for line in (
+        "calculator: ok",
+        "python: ok",
+        "bash: ok",
+        "search: ok",
+        "answered    391",
+        "answered    42",
+        '"name": "python"',
+    ):
         assert line in result.stdout
     assert "ms" in result.stdout
 

@@ -15,7 +15,7 @@ from verl.protocol import DataProto
 from verl.trainer.ppo.reward import load_reward_manager
 from verl.workers.rollout.replica import TokenOutput
 
-PROMPT_LENGTH, RESPONSE_LENGTH = 256, 1024
+PROMPT_LENGTH, RESPONSE_LENGTH = 768, 1024
 SHIPPED = Path(__file__).parents[2] / "tools_config"
 
 
@@ -80,7 +80,7 @@ def compose_config(model_dir: Path, tools_file: Path, *overrides: str) -> Any:
                 f"data.max_response_length={RESPONSE_LENGTH}",
                 f"actor_rollout_ref.rollout.multi_turn.tool_config_path={tools_file}",
                 "actor_rollout_ref.rollout.multi_turn.max_parallel_calls=2",
-                "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=2000",
+                "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=4000",
                 *overrides,
             ],
         )
