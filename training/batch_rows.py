@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+RECORD = "rollbox"
+"""The key of our record in verl's `extra_fields`."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:

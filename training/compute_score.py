@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..schemas.validation import validated
+from .batch_rows import RECORD
 from .scoring import last_words, masked_score, score_answer, tool_reward
 from .settings import Weights
-
-_RECORD = "rollbox"
 
 
 def compute_score(
@@ -35,7 +34,7 @@ def compute_score(
     """
     extra = extra_info or {}
     chosen = validated(Weights, weights, "reward_kwargs")
-    record = extra.get(_RECORD)
+    record = extra.get(RECORD)
     if record is not None and record["infra_failed"]:
         return {**masked_score(), "tool": 0.0}
     answer = record["answer_text"] if record is not None else last_words(solution_str)

@@ -15,10 +15,9 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils import tensordict_utils
 
 from ..rollout.runner import InfraGuard
-from .batch_rows import BatchRow, write_records
+from .batch_rows import RECORD, BatchRow, write_records
 from .metrics import batch_metrics
 from .settings import settings_of
-from .trajectory_output import RECORD
 
 
 class _Counting:

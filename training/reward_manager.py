@@ -7,9 +7,9 @@ from typing import Any
 
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from .batch_rows import RECORD
 from .scoring import last_words, masked_score, score_answer, tool_reward
 from .settings import read_settings
-from .trajectory_output import RECORD
 
 NAME = "rollbox"
 

@@ -9,10 +9,8 @@ from pydantic_core import to_jsonable_python
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
 from ..schemas.trajectory import Trajectory
+from .batch_rows import RECORD
 from .verl_engine import Generations
-
-RECORD = "rollbox"
-"""The key of our record in `extra_fields`."""
 
 
 class RollboxOutput(AgentLoopOutput):

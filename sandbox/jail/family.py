@@ -15,6 +15,7 @@ from _socket import AF_UNIX, SOCK_SEQPACKET, socket
 from contextlib import suppress
 
 from . import head, member, messages, views, watch
+from .copies import Copies
 from .member import Cell, Forking, Member
 
 TYPE_CHECKING = False
@@ -35,42 +36,48 @@ _KILLS_MOST = 1000
 def serve(channel: socket, pid: int, control_fd: int, work_dir_mb: int, binds: Sequence[str]) -> NoReturn:
     """Serve the family whose first head is `pid`, with init's end of its control socket at `control_fd`."""
     control = member.control(socket(AF_UNIX, SOCK_SEQPACKET, 0, control_fd))
-    family = _Family(channel, work_dir_mb)
+    family = Family(channel, work_dir_mb)
     family.add(Member(0, views.View(binds), control, pid))
     messages.send(channel, messages.OPENED)
     while True:
         family.serve_once()
 
 
-class _Family:
+class Family:
+    """
+    Attributes:
+        channel: to the server. members: by the number that the server gave them.
+        work_dir_mb: size of each private folder of each member.
+    """
+
     def __init__(self, channel: socket, work_dir_mb: int) -> None:
-        self._channel = channel
-        self._work_dir_mb = work_dir_mb
-        self._members: dict[int, Member] = {}
+        self.channel = channel
+        self.work_dir_mb = work_dir_mb
+        self.members: dict[int, Member] = {}
         self._ended: dict[int, tuple[int, float]] = {}
         """Wait status and CPU seconds of heads that have ended."""
-        self._spare: views.View | None = None
+        self._copies = Copies(self)
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], object]] = {}
-        self._listen(channel.fileno(), self._asked)
+        self.listen(channel.fileno(), self._asked)
 
-    def _listen(self, fd: int, handler: Callable[[], object]) -> None:
+    def listen(self, fd: int, handler: Callable[[], object]) -> None:
         self._handlers[fd] = handler
         self._poll.register(fd, select.POLLIN)
 
-    def _forget(self, fd: int) -> None:
+    def forget(self, fd: int) -> None:
         if self._handlers.pop(fd, None) is not None:
             self._poll.unregister(fd)
 
     def serve_once(self) -> None:
-        look_s = min((each.look_s for each in self._members.values()), default=0.0)
+        look_s = min((each.look_s for each in self.members.values()), default=0.0)
         for fd, _ in self._poll.poll(max(0.0, look_s - time.monotonic()) * 1000 + 0.5 if look_s else None):
             handler = self._handlers.get(fd)
             if handler is not None:  # else one before it has taken it away
                 handler()
         self._reap()
         now_s = time.monotonic()
-        for each in list(self._members.values()):
+        for each in list(self.members.values()):
             if now_s >= each.look_s:
                 self._look(each)
                 each.plan_look(time.monotonic())
@@ -81,34 +88,34 @@ class _Family:
                 pid, wait_status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return
-                if any(pid == each.pid for each in self._members.values()):
+                if any(pid == each.pid for each in self.members.values()):
                     self._ended[pid] = (wait_status, usage.ru_utime + usage.ru_stime)
 
     # --- members -----------------------------------------------------------------------------------------------------
 
     def add(self, new: Member) -> None:
-        self._members[new.number] = new
+        self.members[new.number] = new
         self._attend(new)
 
     def _attend(self, each: Member) -> None:
-        self._listen(each.control.fileno(), lambda: self._heard(each))
-        self._listen(each.pidfd, lambda: self._head_ended(each))
+        self.listen(each.control.fileno(), lambda: self.heard(each))
+        self.listen(each.pidfd, lambda: self._head_ended(each))
 
     def _neglect(self, each: Member) -> None:
-        self._forget(each.control.fileno())
-        self._forget(each.pidfd)
+        self.forget(each.control.fileno())
+        self.forget(each.pidfd)
 
     def _processes(self, each: Member) -> list[str]:
         found = watch.all_processes()
-        return found if len(self._members) == 1 else [pid for pid in found if each.view.is_of(pid)]
+        return found if len(self.members) == 1 else [pid for pid in found if each.view.is_of(pid)]
 
-    def _remove(self, each: Member) -> None:
+    def remove(self, each: Member) -> None:
         """End a member, with all its processes and folders."""
         if each.cell is not None:
             each.cell.close()
         self._neglect(each)
         self._kill(each, frozenset())
-        del self._members[each.number]
+        del self.members[each.number]
         self._ended.pop(each.pid, None)
         each.close_head()
         each.view.close()
@@ -134,25 +141,25 @@ class _Family:
         if not _has_ended(each.pidfd):
             return  # said of a descriptor that had this number before
         pid = each.pid
-        while self._heard(each):  # what it said before its end
+        while self.heard(each):  # what it said before its end
             pass
-        if each.number in self._members and each.pid == pid:
+        if each.number in self.members and each.pid == pid:
             self._broke_off(each)
 
     def _lose(self, each: Member, why: str) -> None:
         if each.forking is not None:
             each.forking.failure = why
-            self._copies_made(each)
-        self._remove(each)
-        messages.send(self._channel, messages.LOST, (each.number, why))
+            self._copies.report(each)
+        self.remove(each)
+        messages.send(self.channel, messages.LOST, (each.number, why))
 
     # --- what the server asks ----------------------------------------------------------------------------------------
 
     def _asked(self) -> None:
-        kind, value, fds = messages.receive(self._channel)
+        kind, value, fds = messages.receive(self.channel)
         if not kind:
             os._exit(1)  # the server is gone, or has given this slot up
-        each = self._members.get(value["member"]) if kind == messages.CELL else self._members.get(value[0])
+        each = self.members.get(value["member"]) if kind == messages.CELL else self.members.get(value[0])
         if each is not None:
             if kind == messages.CELL:
                 self._give(each, value, fds)
@@ -161,9 +168,9 @@ class _Family:
                     self._end(each, "server")
             elif kind == messages.FORK:
                 each.forking = Forking(value[1], time.monotonic() + _FORK_S)
-                self._copy_next(each)
+                self._copies.next(each)
             elif kind == messages.CLOSE:
-                self._remove(each)
+                self.remove(each)
         for fd in fds:
             os.close(fd)
 
@@ -171,7 +178,7 @@ class _Family:
         aside, hindrance = None, b"" if order["transactional"] else head.ASKED
         if not hindrance:
             try:
-                aside = views.Aside(each.view, self._work_dir_mb)
+                aside = views.Aside(each.view, self.work_dir_mb)
             except OSError:
                 hindrance = head.NO_BACKUP
         backup, theirs = member.control_pair()
@@ -182,7 +189,7 @@ class _Family:
         cell.watch = watch.MemoryWatch(order["memory_bytes"], lambda: self._processes(each), each.view.used_bytes)
         each.limits, each.idle_cpu_s = (order["cpu_s"], order["memory_bytes"]), None
         # Init, and a head and a backup for each member.
-        processes = order["processes"] + 1 + 2 * len(self._members)
+        processes = order["processes"] + 1 + 2 * len(self.members)
         told = (order["cell"], order["cpu_s"], not hindrance, processes)
         with suppress(OSError):  # the head is gone, which is seen next
             messages.send(each.control, messages.CELL, told, (*fds, theirs))
@@ -190,7 +197,7 @@ class _Family:
 
     # --- what heads say ----------------------------------------------------------------------------------------------
 
-    def _heard(self, each: Member) -> bool:
+    def heard(self, each: Member) -> bool:
         """Take in one message; says whether there was one."""
         try:
             said, sender = member.heard(each.control)
@@ -210,7 +217,7 @@ class _Family:
             self._done(each, cell)
         elif each.forking is not None and kind == head.NOT_COPIED:
             each.forking.failure = said[1:2]
-            self._copies_made(each)
+            self._copies.report(each)
         else:
             self._broke_off(each)
         return True
@@ -325,7 +332,7 @@ class _Family:
         select.select((each.pidfd,), (), (), _BACKUP_S)
         self._reap()
         wait_status, cpu_s = self._ended.get(each.pid, (0, 0.0))
-        self._remove(each)
+        self.remove(each)
         self._report(each, cell, reason, "lost", wait_status, cpu_s)
 
     def _report(
@@ -346,78 +353,7 @@ class _Family:
             "cpu_s": max(0.0, used_s - cell.cpu_before_s),
             "peak_memory_bytes": max(resident, cell.watch.peak_bytes),
         }
-        messages.send(self._channel, messages.CELL_ENDED, outcome)
-
-    # --- copies ------------------------------------------------------------------------------------------------------
-
-    def _copy_next(self, each: Member) -> None:
-        """Begin with the next copy that is wanted, or report that all are there."""
-        forking = each.forking
-        assert forking is not None
-        if not forking.wanted:
-            self._copies_made(each)
-            return
-        view, self._spare = self._spare, None
-        try:
-            view = view or views.empty_view(each.view.binds, self._work_dir_mb)
-            views.fill(view, each.view)
-        except OSError as error:
-            if view is not None:
-                view.close()
-            forking.failure = error.strerror or str(error)
-            self._copies_made(each)
-            return
-        control, theirs = member.control_pair()
-        forking.copy = (forking.wanted.pop(0), view, control)
-        self._listen(control.fileno(), lambda: self._copy_ready(each))
-        with suppress(OSError):  # the head is gone, which is seen next
-            messages.send(each.control, messages.FORK, None, (theirs, view.root))
-        os.close(theirs)
-
-    def _copy_ready(self, each: Member) -> None:
-        forking = each.forking
-        if forking is None or forking.copy is None:
-            return
-        number, view, control = forking.copy
-        try:
-            said, pid = member.heard(control)
-            new = Member(number, view, control, pid) if said == head.READY else None
-        except BlockingIOError:
-            return
-        except OSError:
-            new = None
-        if new is None:
-            self._heard(each)  # it may have said why
-            if each.forking is forking:
-                forking.failure = "the copy ended before it was ready"
-                self._copies_made(each)
-            return
-        self._forget(control.fileno())
-        forking.copy = None
-        forking.made.append(number)
-        new.limits = each.limits
-        self.add(new)
-        self._copy_next(each)
-
-    def _copies_made(self, each: Member) -> None:
-        """Report the copies that were made; after a failure they go again, as the whole was asked for."""
-        forking = each.forking
-        assert forking is not None
-        each.forking = None
-        if forking.copy is not None:
-            _, view, control = forking.copy
-            self._forget(control.fileno())
-            control.close()
-            view.close()
-        if forking.failure is not None:
-            for number in forking.made:
-                if number in self._members:
-                    self._remove(self._members[number])
-        messages.send(self._channel, messages.FORKED, (each.number, forking.failure))
-        if self._spare is None:
-            # Who forks once forks again, and is not to wait for it then.
-            with suppress(OSError):
-                self._spare = views.empty_view(each.view.binds, self._work_dir_mb)
+        messages.send(self.channel, messages.CELL_ENDED, outcome)
 
 
 def _has_ended(pidfd: int, patience_s: float = 0.0) -> bool:

@@ -14,6 +14,7 @@ from rollbox.schemas.errors import ErrorKind, ToolError
 from rollbox.schemas.run import RunLimits
 from rollbox.schemas.session import CellResult, SessionRequest
 
+from .conftest import RunCode
 from .server_process import ServerProcess, processes_with, until
 
 STATE = """
@@ -277,3 +278,10 @@ async def test_the_limits_of_a_program_hold(session: SandboxSession) -> None:
     await session.run(others)
     result = await session.run("open('big', 'wb').write(bytes(65 << 20))")
     assert "OSError" in result.stderr
+
+
+async def test_nobody_hides_from_the_memory_watch(session: SandboxSession, run: RunCode) -> None:
+    # A process that is not dumpable vanishes from init's view of /proc, and its memory would not be counted.
+    hide = "import ctypes; print(ctypes.CDLL(None).prctl(4, 0, 0, 0, 0))"
+    assert (await session.run(hide)).stdout == "-1\n"
+    assert (await run(hide)).stdout == "-1\n"

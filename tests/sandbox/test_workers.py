@@ -112,7 +112,7 @@ async def test_info_and_metrics_are_of_all_workers(two: ServerProcess) -> None:
 
 
 def _value(lines: list[str], sample: str) -> str:
-    return next(line.rpartition(" ")[2] for line in lines if line.startswith(f"{sample} "))
+    return next((line.rpartition(" ")[2] for line in lines if line.startswith(f"{sample} ")), "0.0")
 
 
 async def test_siblings_ask_for_the_token_too(two: ServerProcess) -> None:

@@ -80,7 +80,7 @@ def compose_config(model_dir: Path, tools_file: Path, *overrides: str) -> Any:
                 f"data.max_response_length={RESPONSE_LENGTH}",
                 f"actor_rollout_ref.rollout.multi_turn.tool_config_path={tools_file}",
                 "actor_rollout_ref.rollout.multi_turn.max_parallel_calls=2",
-                "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=2000",
+                "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=4000",
                 *overrides,
             ],
         )

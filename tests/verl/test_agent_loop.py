@@ -16,7 +16,7 @@ from rollbox.rewards.trajectory import RewardWeights, score_trajectory
 from rollbox.schemas.call_record import CallRecord
 from rollbox.schemas.errors import ConfigError
 from rollbox.schemas.trajectory import Sample, StopReason, Trajectory
-from rollbox.training.trajectory_output import RECORD
+from rollbox.training.batch_rows import RECORD
 from rollbox.training.verl_rows import sample_of, selected_tools
 
 from ..tools.counting_tool import CountingTool

@@ -142,7 +142,7 @@ def test_rewards_lie_on_the_last_token_of_the_turn_that_earned_them(rows: dict[i
         expected[-1] = row["reward_info"]["acc"] + 0.1 * row["reward_info"]["format"]
         earned = [call for call in row["record"]["calls"] if call["executed"] and call["tool"] == "calculator"]
         for call in earned:
-            expected[turn_ends[call["turn"]]] += TOOL_WEIGHT * STEP
+            expected[turn_ends[call["turn"]]] += TOOL_WEIGHT * STEP * (call["error_kind"] is None)
         expected[turn_ends[-1]] += TOOL_WEIGHT * WHOLE * bool(earned)
         assert row["scores"] == pytest.approx(expected, abs=1e-6)
         seen += bool(earned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
 import pytest
 
@@ -28,6 +29,10 @@ def test_verl_loads_it_from_the_environment() -> None:
         "print(loops['rollbox_agent'], get_reward_manager_cls('rollbox').__name__)"
     )
     assert "rollbox.training.agent_loop.RollboxAgentLoop'} RollboxRewardManager" in done.stdout, done.stderr
+
+
+def test_verl_finds_it_as_an_entry_point() -> None:
+    assert [point.value for point in entry_points(group="verl.plugins", name="rollbox")] == ["rollbox.training.plugin"]
 
 
 def test_a_taken_name_stops_verl() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 import rollbox.training.plugin  # noqa: F401 - registers the loop and the reward manager
 from rollbox.schemas.errors import ConfigError
+from rollbox.training.batch_rows import RECORD
 from rollbox.training.compute_score import compute_score
 from rollbox.training.scoring import last_words
-from rollbox.training.trajectory_output import RECORD
 
 from .in_process import PROMPT_LENGTH, SHIPPED, batch, call, close_tools, compose_config, make_worker
 

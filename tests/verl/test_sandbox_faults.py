@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import rollbox.training.plugin  # noqa: F401 - registers the loop and the reward manager
-from rollbox.training.trajectory_output import RECORD
+from rollbox.training.batch_rows import RECORD
 
 from ..sandbox.server_process import ServerProcess, serving
 from .in_process import SHIPPED, batch, call, close_tools, compose_config, make_worker
