@@ -90,7 +90,8 @@ def settings_of(section: Any) -> TrainingSettings:
     Raises:
         ConfigError: as `read_settings`.
     """
+    if section is None or isinstance(section, dict):
+        return validated(TrainingSettings, section or {}, "rollbox")
     from omegaconf import OmegaConf
 
-    data = OmegaConf.to_container(section, resolve=True) if OmegaConf.is_config(section) else section or {}
-    return validated(TrainingSettings, data, "rollbox")
+    return validated(TrainingSettings, OmegaConf.to_container(section, resolve=True), "rollbox")
