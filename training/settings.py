@@ -36,6 +36,8 @@ class TrainingSettings(BaseModel):
         call_timeout_s, trajectory_timeout_s: seconds by the clock.
         max_output_chars: characters of a tool's text that the model sees; `keep` says which end survives.
         max_infra_failed_share: share of a batch that may fail through our fault before the run is stopped.
+        tools_config_file: tools that our loop loads itself, for what verl's loader does not read: functions and MCP
+            servers. None takes those of verl's `multi_turn.tool_config_path`.
         records_dir: where the trajectories of each step are written, one line of JSON each; None writes none.
     """
 
@@ -49,6 +51,7 @@ class TrainingSettings(BaseModel):
     max_output_chars: int = Field(default=8000, ge=1)
     keep: Keep = "both"
     max_infra_failed_share: float = Field(default=0.3, ge=0, le=1)
+    tools_config_file: str | None = None
     records_dir: str | None = None
     rewards: Weights = Field(default_factory=Weights)
 
@@ -90,7 +93,8 @@ def settings_of(section: Any) -> TrainingSettings:
     Raises:
         ConfigError: as `read_settings`.
     """
+    if section is None or isinstance(section, dict):
+        return validated(TrainingSettings, section or {}, "rollbox")
     from omegaconf import OmegaConf
 
-    data = OmegaConf.to_container(section, resolve=True) if OmegaConf.is_config(section) else section or {}
-    return validated(TrainingSettings, data, "rollbox")
+    return validated(TrainingSettings, OmegaConf.to_container(section, resolve=True), "rollbox")
