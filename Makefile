@@ -23,7 +23,7 @@ IMAGE ?= rollbox-sandbox
 # Such as: --network host --secret id=ca,src=/etc/ssl/certs/ca-certificates.crt
 BUILD_FLAGS ?=
 
-.PHONY: help setup setup-verl setup-vllm demo demo-gsm8k test test-main test-verl test-verl-compat test-vllm check format bench bench-sandbox image clean
+.PHONY: help setup setup-verl setup-vllm demo demo-gsm8k test test-main test-docker test-verl test-verl-compat test-vllm check format bench bench-sandbox image clean
 
 help: ## Show the targets.
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -74,10 +74,14 @@ demo: setup setup-verl ## Roll out held-out questions with tools, then train on 
 demo-gsm8k: setup $(STAMPS)/smollm2 ## The same on real GSM8K questions with a small pretrained model.
 	$(RUN) demo-gsm8k $(if $(GSM8K),--data $(GSM8K))
 
-test: test-main test-verl test-vllm ## Run all tests.
+test: test-main test-docker test-verl test-vllm ## Run all tests.
 
 test-main: setup
 	$(VENV)/bin/python -m pytest -m "not verl and not vllm and not docker and not gpu"
+
+# Uses the Docker engine that answers; as root on Debian it makes one, with all that it needs, and ends it again.
+test-docker: setup ## Build the sandbox's container, bring it up, and run its suites inside.
+	$(VENV)/bin/python -m pytest -m docker tests/docker tests/sandbox
 
 # verl and Ray warn of their own deprecations at import; those are not ours to fail on.
 test-verl: setup-verl ## Run our tools under verl's real loader and agent loop.
@@ -104,6 +108,7 @@ format: setup
 bench: setup bench-sandbox ## Run the benchmarks.
 	$(VENV)/bin/python bench/calculator.py
 	$(VENV)/bin/python bench/load.py
+	$(VENV)/bin/python bench/sessions.py
 	$(VENV)/bin/python bench/rollout.py
 	$(VENV)/bin/python bench/parsers.py
 	$(VENV)/bin/python bench/dispatch.py
@@ -111,7 +116,7 @@ bench: setup bench-sandbox ## Run the benchmarks.
 bench-sandbox: setup
 	$(VENV)/bin/python bench/sandbox.py
 
-image: ## Build the sandbox image (needs Docker).
+image: ## Build the sandbox image, as `docker compose build sandbox` does (needs Docker).
 	DOCKER_BUILDKIT=1 docker build $(BUILD_FLAGS) --build-arg BASE=$(BASE_IMAGE) -f sandbox/Dockerfile -t $(IMAGE) .
 
 clean: ## Remove what `make` made.

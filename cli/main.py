@@ -11,6 +11,7 @@ from .data import app as data_app
 from .demo import demo, demo_grpo, demo_gsm8k
 from .rollout import rollout
 from .serve import serve
+from .tools import tools
 from .train import train
 from .view import view
 
@@ -27,6 +28,7 @@ app.add_typer(data_app, name="data")
 app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
+app.add_typer(tools)
 app.command(name="demo-grpo")(demo_grpo)
 app.command()(view)
 

@@ -15,6 +15,7 @@ from .jail import policy
 
 BUILDING = (
     *("unshare", "setns", "mount", "umount2", "pivot_root", "open_tree", "move_mount", "mount_setattr"),
+    *("fsopen", "fsconfig", "fsmount", "chroot"),
     *("sethostname", "memfd_create"),
 )
 """Refused to programs, and needed to put them where they are."""

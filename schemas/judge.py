@@ -270,7 +270,8 @@ class JudgeError(BaseModel):
 class JudgeLine(BaseModel):
     """One line of the answer, of which one part is set: first `compiled`, then `test`s as they end, last `summary`.
 
-    An `error` takes the place of the summary when the request turns out to be at fault.
+    An `error` ends the answer when the request turns out to be at fault: a checker that does not compile, files that do
+    not fit.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -21,12 +21,19 @@ __all__ = ["compose", "container", "docker_env"]  # fixtures of the suites that 
 # These run in environments of their own (`make test-verl`, `make test-verl-compat`, `make test-vllm`).
 _NEEDED = {"verl": "verl", "verl_compat": "verl", "vllm": "vllm"}
 collect_ignore = [folder for folder, module in _NEEDED.items() if importlib.util.find_spec(module) is None]
+_WITH_IMAGE_S = 1200
 CASES_FILE = Path(__file__).parent / "cases" / "cases.yaml"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     help_text = "address of a sandbox server to run the adversarial and conformance suites against, and nothing else"
     parser.addoption("--sandbox-url", default=os.environ.get("ROLLBOX_TEST_SANDBOX_URL", ""), help=help_text)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "docker" in item.keywords:  # the first of them waits for the engine, the base and the image
+            item.add_marker(pytest.mark.timeout(_WITH_IMAGE_S))
 
 
 @pytest.fixture(scope="session")

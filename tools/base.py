@@ -85,6 +85,8 @@ class BaseTool:
 
     config_model: ClassVar[type[ToolConfig]] = ToolConfig
     default_schema: ClassVar[dict[str, Any] | None] = None
+    example: ClassVar[dict[str, Any] | None] = None
+    """Arguments with which `rollbox tools check` calls the tool."""
 
     def __init__(self, config: dict[str, Any] | None = None, tool_schema: Any = None) -> None:
         where = type(self).__name__

@@ -72,11 +72,22 @@ class FunctionTool(BaseTool):
         name: str | None = None,
         description: str | None = None,
         tool_schema: Any = None,
+        max_concurrency: Any = None,
     ) -> Self:
-        """The tool of a function that is at hand. `tool_schema` takes the place of the one that is derived."""
+        """The tool of a function that is at hand.
+
+        Args:
+            tool_schema: takes the place of the one that is derived. max_concurrency: as in `ToolConfig`.
+
+        Raises:
+            ConfigError: its signature says too little, or a setting is wrong.
+        """
         made = cls.__new__(cls)
         made._read(function, name, description)
-        config = {"function": f"{function.__module__}.{function.__qualname__}"}
+        config = {
+            "function": f"{function.__module__}.{function.__qualname__}",
+            "max_concurrency": max_concurrency,
+        }
         BaseTool.__init__(made, config, tool_schema)
         return made
 

@@ -65,7 +65,7 @@ def _build(entry: ToolEntry, where: str, folder: Path) -> list[BaseTool]:
         return _mcp_tools(entry, config, where, folder)
     found = find(entry.class_name, f"{where}.class_name")
     if entry.kind == "function" or isinstance(found, FunctionTool | FunctionType):
-        return [_function_tool(entry, found, where)]
+        return [_function_tool(entry, config, found, where)]
     if not (isinstance(found, type) and issubclass(found, BaseTool)):
         raise ConfigError(
             f"{where}.class_name: {entry.class_name!r} is not a subclass of rollbox.tools.base.BaseTool "
@@ -79,17 +79,20 @@ def _build(entry: ToolEntry, where: str, folder: Path) -> list[BaseTool]:
         raise ConfigError(f"{where}: {entry.class_name} cannot be built: {type(error).__name__}: {error}") from error
 
 
-def _function_tool(entry: ToolEntry, found: object, where: str) -> BaseTool:
+def _function_tool(entry: ToolEntry, config: dict[str, object], found: object, where: str) -> BaseTool:
     if not callable(found):
         raise ConfigError(f"{where}.class_name: {entry.class_name!r} is no function")
-    unknown = sorted(set(entry.config) - {"type"})
+    unknown = sorted(set(config) - {"type", "max_concurrency"})
     if unknown:
-        raise ConfigError(f"{where}.config: {', '.join(unknown)}: a function takes no settings but type")
+        raise ConfigError(f"{where}.config: {', '.join(unknown)}: a function takes type and max_concurrency only")
+    limit = config.get("max_concurrency")
     try:
-        if isinstance(found, FunctionTool) and entry.tool_schema is None:
+        if not isinstance(found, FunctionTool):
+            return FunctionTool.of(found, tool_schema=entry.tool_schema, max_concurrency=limit)
+        if entry.tool_schema is None and limit is None:
             return found
-        function = found.function if isinstance(found, FunctionTool) else found
-        return FunctionTool.of(function, tool_schema=entry.tool_schema)
+        schema = entry.tool_schema or found.tool_schema
+        return FunctionTool.of(found.function, tool_schema=schema, max_concurrency=limit)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
 

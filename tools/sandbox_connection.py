@@ -6,21 +6,26 @@ import asyncio
 from dataclasses import dataclass
 
 from ..sandbox.client import Sandbox
+from .sandbox_fleet import SandboxFleet
 
 EMBEDDED, CONTAINER = "embedded", "docker"
+SEPARATOR = ","
+"""Between the addresses of several servers that serve as one."""
 
 
 @dataclass(slots=True)
 class _Shared:
-    sandbox: asyncio.Task[Sandbox]
+    sandbox: asyncio.Task[Sandbox | SandboxFleet]
     users: int = 0
 
 
 _open: dict[tuple[asyncio.AbstractEventLoop, str, str | None], _Shared] = {}
 
 
-async def acquire(url: str, token: str | None = None) -> Sandbox:
+async def acquire(url: str, token: str | None = None) -> Sandbox | SandboxFleet:
     """The connection to `url`, or for `embedded` and `docker` to a server that is started at first use.
+
+    Several addresses with commas between them are one fleet.
 
     Raises:
         ConfigError: `url` is no address, or there is no Docker engine. SandboxError: the server did not start.
@@ -31,7 +36,8 @@ async def acquire(url: str, token: str | None = None) -> Sandbox:
         shared = _open[key] = _Shared(asyncio.create_task(_enter(url, token)))
     shared.users += 1
     try:
-        return await asyncio.shield(shared.sandbox)
+        sandbox: Sandbox | SandboxFleet = await asyncio.shield(shared.sandbox)
+        return sandbox
     except Exception:
         # A failed start is not kept: the next call tries again.
         if _open.get(key) is shared:
@@ -51,7 +57,9 @@ async def release(url: str, token: str | None = None) -> None:
         await (await shared.sandbox).__aexit__(None, None, None)
 
 
-async def _enter(url: str, token: str | None) -> Sandbox:
+async def _enter(url: str, token: str | None) -> Sandbox | SandboxFleet:
+    if SEPARATOR in url:
+        return await SandboxFleet(url.split(SEPARATOR), token).__aenter__()
     if url == EMBEDDED:
         sandbox = Sandbox.embedded()
     else:

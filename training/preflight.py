@@ -23,6 +23,7 @@ from ..tools.base import BaseTool
 from ..tools.dispatch import ToolBox
 from ..tools.registry import load_tools
 from .example_call import example_arguments, written_call
+from .reachable_tools import check_agent_loop, check_response_length
 from .rehearsal import RehearsalEngine
 from .scoring import score_answer
 from .settings import TrainingSettings, read_settings
@@ -42,6 +43,9 @@ async def preflight(config: Any) -> list[str]:
         ConfigError: something does not work.
     """
     settings = read_settings(config)
+    rollout = config.actor_rollout_ref.rollout
+    check_agent_loop(rollout, _agent_names(config))
+    check_response_length(rollout)
     _check_rewards_can_be_placed(config, settings)
     _check_sampler(config)
     tokenizer = _tokenizer(config)
@@ -218,6 +222,12 @@ def _tools(config: Any, settings: TrainingSettings) -> dict[str, BaseTool]:
     if not path:
         return {}
     return load_tools(Path(path))
+
+
+def _agent_names(config: Any) -> list[str | None]:
+    files = config.data.train_files
+    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
+    return [row.get("agent_name") for path in paths for row in read_rows(path, "data.train_files", _ROWS)]
 
 
 def _samples(config: Any, key: str) -> Iterator[Sample]:

@@ -74,4 +74,5 @@ def register() -> list[str]:
     return names
 
 
-register()
+registered = register()
+"""The names under which verl knows our formats."""

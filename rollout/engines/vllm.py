@@ -51,7 +51,14 @@ class VllmEngine:
         self._numbers = itertools.count()
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self._start)
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # vLLM cannot be stopped while it starts, and must not be left behind.
+            await asyncio.wait([starting])
+            await self.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(

@@ -1,4 +1,4 @@
-"""Attacks from inside the jail: what a program must not see, reach or change."""
+"""What a program sees of the jail from inside. What it may try is in `adversarial`."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from rollbox.sandbox.judge.replay import Replay
 from rollbox.sandbox.metrics import Metrics
 from rollbox.sandbox.runs import Runs
 from rollbox.sandbox.settings import SandboxSettings
+from rollbox.sandbox.siblings import Siblings
 from rollbox.sandbox.toolchains import Toolchains
 from rollbox.sandbox.zygote_pool import ZygotePool
 from rollbox.schemas.errors import OverloadedError, SandboxError
@@ -205,7 +206,7 @@ class FailingPool(ZygotePool):
 
 async def _lines(pool: ZygotePool, request: JudgeRequest) -> list[JudgeLine]:
     settings = SandboxSettings(slots=2)
-    judge = Judge(Runs(pool, settings, Metrics(pool), Toolchains()))
+    judge = Judge(Runs(pool, settings, Metrics(pool), Toolchains(), Siblings()))
     return [line async for line in judge.lines(request)]
 
 

@@ -75,7 +75,10 @@ def test_a_tool_of_the_users_own_module_loads(tmp_path: Path, monkeypatch: pytes
         ),
         ("tools: [{class_name: os.path.join, config: {type: function}}]", "parameter 'a' has no type hint"),
         ("tools: [{class_name: os.sep, config: {type: function}}]", "'os.sep' is no function"),
-        ("tools: [{class_name: textwrap.dedent, config: {type: function, k: 3}}]", "a function takes no settings"),
+        (
+            "tools: [{class_name: textwrap.dedent, config: {type: function, k: 3}}]",
+            "a function takes type and max_concurrency",
+        ),
         (
             f"tools: [{{class_name: {CALCULATOR}, config: {{precision: '${{ROLLBOX_UNSET}}'}}}}]",
             "tools.0.config.precision: environment variable 'ROLLBOX_UNSET' is not set",
@@ -161,6 +164,10 @@ def test_functions_load_with_and_without_a_type(config: str, tmp_path: Path, mon
     monkeypatch.syspath_prepend(str(tmp_path))
     text = f"tools: [{{class_name: my_functions.double{config}}}, {{class_name: my_functions.plain{config}}}]"
     assert list(load_tools(write(tmp_path, text))) == ["twice", "plain"]
+    limited = "tools: [{class_name: my_functions.double, config: {max_concurrency: 2}}]"
+    slots = load_tools(write(tmp_path, limited))["twice"].slots
+    assert slots is not None
+    assert slots.count == 2
 
 
 def test_a_module_that_breaks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

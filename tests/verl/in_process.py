@@ -15,7 +15,7 @@ from verl.protocol import DataProto
 from verl.trainer.ppo.reward import load_reward_manager
 from verl.workers.rollout.replica import TokenOutput
 
-PROMPT_LENGTH, RESPONSE_LENGTH = 256, 1024
+PROMPT_LENGTH, RESPONSE_LENGTH = 768, 1024
 SHIPPED = Path(__file__).parents[2] / "tools_config"
 
 

@@ -16,7 +16,7 @@ from rollbox.rollout.engines.completions import CompletionsEngine
 from rollbox.rollout.engines.vllm import VllmEngine
 from rollbox.rollout.loop import RolloutLimits, RolloutLoop
 from rollbox.rollout.parsers import get_parser
-from rollbox.rollout.runner import run_samples
+from rollbox.rollout.runner import run_tasks, tasks_of
 from rollbox.schemas.errors import EngineError
 from rollbox.schemas.generation import SamplingParams, TokenOutput
 from rollbox.schemas.trajectory import Sample, StopReason, Trajectory
@@ -206,7 +206,7 @@ async def test_64_trajectories_at_once(served: Served) -> None:
     recorder = Recorder(served.engine)
     loop = make_loop(recorder, max_turns=2)
     questions = [sample(number) for number in range(64)]
-    done = [t async for t in run_samples(loop, questions, lambda _: None, concurrency=64)]
+    done = [t async for t in run_tasks(loop, tasks_of(questions), lambda _: None, concurrency=64)]
     assert sorted(int(trajectory.sample.sample_id) for trajectory in done) == list(range(64))
     assert not [trajectory.error for trajectory in done if trajectory.infra_failed]
     assert {len(trajectory.records) for trajectory in done} == {2}
