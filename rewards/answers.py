@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 
 # A minus is a sign only where no operand stands before it: "10-12" holds 10 and 12, "- 5 apples" holds 5.
@@ -13,14 +14,31 @@ _NUMBER = re.compile(
 )
 _HASHES = re.compile(r"####[ \t]*([^\n]*)")
 _BOXED = re.compile(r"\\boxed\s*\{")
-_CLOSED_THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
+_LABEL = re.compile(r"(?i)\banswer\s*:[ \t]*([^\n]*)")
 _MAX_NUMBER_CHARS = 200
 
 
 def without_thinking(text: str) -> str:
     """Leave out every closed `<think>` block, and what stands before a lone `</think>`."""
-    text = _CLOSED_THINK.sub("", text)
-    return text.rpartition("</think>")[2]
+    kept, position = [], 0
+    for start, end in _tagged_spans(text, "think"):
+        kept.append(text[position:start])
+        position = end
+    return ("".join(kept) + text[position:]).rpartition("</think>")[2]
+
+
+def tagged(text: str, tag: str) -> list[str]:
+    """What each closed `<tag>` holds, in the order of the text. An opening tag inside one is part of what it holds."""
+    return [text[start + len(tag) + 2 : end - len(tag) - 3] for start, end in _tagged_spans(text, tag)]
+
+
+def _tagged_spans(text: str, tag: str) -> Iterator[tuple[int, int]]:
+    # Not a regular expression: a text full of opening tags would take it time by the square of its length.
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    end = 0
+    while (start := text.find(opening, end)) >= 0 and (close := text.find(closing, start + len(opening))) >= 0:
+        end = close + len(closing)
+        yield start, end
 
 
 def marked_answers(text: str) -> list[str]:
@@ -44,6 +62,23 @@ def numbers_in(text: str) -> list[Fraction]:
     """Each number in the text: signs, thousands separators, decimals, fractions, exponents and `$` understood."""
     found = (_to_fraction(match.group()) for match in _NUMBER.finditer(text) if match.group())
     return [number for number in found if number is not None]
+
+
+def plain_number(text: str) -> Fraction | None:
+    """The number that the text is, with nothing else around it; None for any other text."""
+    text = text.strip().strip("$").strip()
+    match = _NUMBER.fullmatch(text)
+    return _to_fraction(text) if match and text else None
+
+
+def labelled_answer(text: str) -> str:
+    """What the last `Answer: …` says, without Markdown, dollar signs and `\\boxed{}`; empty when there is none."""
+    found = _LABEL.findall(text)
+    if not found:
+        return ""
+    answer = str(found[-1])
+    marked = marked_answers(answer)
+    return marked[-1] if marked else answer.strip().strip("*$").rstrip(".").strip()
 
 
 def _to_fraction(text: str) -> Fraction | None:

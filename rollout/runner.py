@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from ..schemas.errors import InfraError
 from ..schemas.trajectory import Rewards, Sample, Trajectory
 from .loop import RolloutLoop
 
-Score = Callable[[Trajectory], Rewards | None]
+Score = Callable[[Trajectory], Awaitable[Rewards | None]]
 _BACKOFF_S, _BACKOFF_MAX_S = 0.5, 30.0
 
 
@@ -108,7 +108,11 @@ async def _run_one(loop: RolloutLoop, task: RolloutTask, score: Score, attempts:
         if not trajectory.infra_failed or attempt + 1 == attempts:
             break
         await asyncio.sleep(random.uniform(0.5, 1.0) * min(_BACKOFF_S * 2**attempt, _BACKOFF_MAX_S))
-    trajectory.rewards = score(trajectory)
+    try:
+        trajectory.rewards = await score(trajectory)
+    except InfraError as error:
+        trajectory.infra_failed = True  # masked and counted like any other failure of ours
+        trajectory.error = f"scoring failed: {error}"
     return trajectory
 
 
