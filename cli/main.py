@@ -8,6 +8,7 @@ import typer
 
 from ..schemas.errors import ConfigError, RollboxError
 from .demo import demo, demo_gsm8k
+from .reward import reward
 from .rollout import rollout
 from .serve import serve
 
@@ -22,6 +23,7 @@ app.command()(serve)
 app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
+app.add_typer(reward)
 
 EXIT_CONFIG = 2
 EXIT_FAILED = 1

@@ -6,17 +6,24 @@ from collections.abc import Callable
 
 from ..schemas.reward_config import (
     AnyPart,
+    ApiPart,
     CallCostPart,
     FormatPart,
     OutcomePart,
     OverlongPart,
+    RewardModelPart,
+    RubricPart,
+    StepsPart,
     ToolErrorsPart,
     ToolsPart,
     VoidTurnPart,
 )
 from . import parts
+from .api import ApiScorer, StepScorer
 from .parts import PartScorer
 from .registry import REGISTRY, ScoreEntry
+from .reward_model import LocalRewardModel, ServedRewardModel
+from .rubric import RubricScorer
 
 
 def scorer_for(name: str, part: AnyPart, find: Callable[[str], ScoreEntry]) -> PartScorer:
@@ -26,10 +33,9 @@ def scorer_for(name: str, part: AnyPart, find: Callable[[str], ScoreEntry]) -> P
         find: gives the score function of a data source.
     """
     match part:
-        case OutcomePart(function=None):
-            return parts.outcome_part(name, part, find)
-        case OutcomePart(function=str() as function):
-            return parts.outcome_part(name, part, lambda _: REGISTRY.find(function))
+        case OutcomePart():
+            function = part.function
+            return parts.outcome_part(name, part, find if function is None else lambda _: REGISTRY.find(function))
         case FormatPart():
             return parts.format_part(name, part)
         case OverlongPart():
@@ -42,4 +48,11 @@ def scorer_for(name: str, part: AnyPart, find: Callable[[str], ScoreEntry]) -> P
             return parts.void_turn_part(name, part)
         case ToolsPart():
             return parts.tools_part(name, part)
-    raise AssertionError(f"no scorer for a part of kind {part.kind!r}")
+        case ApiPart():
+            return ApiScorer(name, part)
+        case StepsPart():
+            return StepScorer(name, part)
+        case RewardModelPart():
+            return LocalRewardModel(name, part) if part.service is None else ServedRewardModel(name, part)
+        case RubricPart():
+            return RubricScorer(name, part)

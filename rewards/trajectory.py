@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from ..schemas.reward_config import FormatPart, OutcomePart, RewardConfig, ToolsPart
 from ..schemas.trajectory import Rewards, Sample, StopReason, Trajectory
@@ -33,6 +34,15 @@ class RewardWeights:
 def default_rewards(weights: RewardWeights | None = None) -> RewardComposition:
     """The rewards where no file is named; they need not be entered unless a program is scored."""
     return RewardComposition((weights or RewardWeights()).config())
+
+
+def rewards_of(file: Path | None) -> RewardComposition:
+    """The rewards of a file, or new default rewards where there is none.
+
+    Raises:
+        ConfigError: the file is wrong.
+    """
+    return RewardComposition(RewardWeights().config()) if file is None else RewardComposition.load(file)
 
 
 async def score_trajectory(trajectory: Trajectory, weights: RewardWeights | None = None) -> Rewards | None:

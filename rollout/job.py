@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from ..rewards.compose import RewardComposition
-from ..rewards.trajectory import RewardWeights
+from ..rewards.trajectory import rewards_of
 from ..schemas.errors import ConfigError
 from ..schemas.generation import SamplingParams
 from ..schemas.trajectory import Sample
@@ -81,9 +81,7 @@ class RolloutJob:
         Raises:
             ConfigError: the rewards file is wrong.
         """
-        if self.rewards_file is None:
-            return RewardComposition(RewardWeights().config())
-        return RewardComposition.load(self.rewards_file)
+        return rewards_of(self.rewards_file)
 
 
 async def run_job(job: RolloutJob, engine: Engine, console: Console) -> RunSummary:

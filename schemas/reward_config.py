@@ -168,7 +168,7 @@ class RewardModelPart(Part):
 
     Attributes:
         model: a Hugging Face directory, or the served model's name where `service` is given.
-        service: a vLLM or SGLang server with `/classify` (vLLM's `--task classify`).
+        service: a vLLM server of a sequence classifier, which answers `/classify`.
         batch_size, max_tokens: of the local model. device: such as cpu, cuda or cuda:1.
         sigmoid: squash the logit into 0 to 1.
     """
