@@ -86,7 +86,7 @@ async def test_faults_and_refusals_for_load_are_tried_again() -> None:
     ],
 )
 async def test_what_fails_is_an_error_and_never_a_zero(answer: Any, said: str) -> None:
-    async with served(lambda path, body: answer, API, retries=1) as (server, rewards):
+    async with served(lambda path, body: answer, API, retries=1) as (_server, rewards):
         with pytest.raises(InfraError) as caught:
             await scored(rewards)
     assert said in str(caught.value)
@@ -178,7 +178,7 @@ async def test_steps_are_scored_one_by_one_and_placed_where_they_end() -> None:
 
 
 async def test_a_wrong_number_of_steps_is_an_error() -> None:
-    async with served(lambda path, body: {"results": [{"score": 1.0}]}, STEPS) as (server, rewards):
+    async with served(lambda path, body: {"results": [{"score": 1.0}]}, STEPS) as (_server, rewards):
         with pytest.raises(InfraError, match="answered with 1 scores for 4 steps"):
             await scored(rewards, answer=REASONED)
 
