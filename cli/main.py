@@ -8,7 +8,8 @@ import typer
 
 from ..schemas.errors import ConfigError, RollboxError
 from .demo import demo, demo_gsm8k
-from .reward import reward
+from .inspect import diagnose, where
+from .reward import rescore, reward
 from .rollout import rollout
 from .serve import serve
 
@@ -24,6 +25,9 @@ app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
 app.add_typer(reward)
+app.command()(rescore)
+app.command()(diagnose)
+app.command()(where)
 
 EXIT_CONFIG = 2
 EXIT_FAILED = 1

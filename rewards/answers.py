@@ -15,7 +15,8 @@ _NUMBER = re.compile(
 _HASHES = re.compile(r"####[ \t]*([^\n]*)")
 _BOXED = re.compile(r"\\boxed\s*\{")
 _LABEL = re.compile(r"(?i)\banswer\s*:[ \t]*([^\n]*)")
-_MAX_NUMBER_CHARS = 200
+_BRACE = re.compile(r"[{}]")
+_MAX_NUMBER_CHARS, _MAX_MARKED_CHARS = 200, 4000
 
 
 def without_thinking(text: str) -> str:
@@ -42,9 +43,17 @@ def _tagged_spans(text: str, tag: str) -> Iterator[tuple[int, int]]:
 
 
 def marked_answers(text: str) -> list[str]:
-    """What stands behind each `####` or inside each `\\boxed{}`, in the order of the text."""
-    found = [(match.start(), match.group(1).strip()) for match in _HASHES.finditer(text)]
-    found += [(match.start(), _braced(text, match.end())) for match in _BOXED.finditer(text)]
+    """What stands behind each `####` or inside each `\\boxed{}`, in the order of the text; 4,000 characters at most.
+
+    A box that is never closed holds all that follows.
+    """
+    found = [(match.start(), match.group(1).strip()[:_MAX_MARKED_CHARS]) for match in _HASHES.finditer(text)]
+    boxes = list(_BOXED.finditer(text))
+    closing = _closing_braces(text, {match.end() for match in boxes}) if boxes else {}
+    for match in boxes:
+        start = match.end()
+        end = min(closing.get(start, len(text)), start + _MAX_MARKED_CHARS)
+        found.append((match.start(), text[start:end].strip()))
     return [answer for _, answer in sorted(found)]
 
 
@@ -93,11 +102,16 @@ def _to_fraction(text: str) -> Fraction | None:
         return None
 
 
-def _braced(text: str, start: int) -> str:
-    """The text up to the brace that closes the one before `start`; all the rest when none does."""
-    depth = 1
-    for position in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[position], 0)
-        if depth == 0:
-            return text[start:position].strip()
-    return text[start:].strip()
+def _closing_braces(text: str, starts: set[int]) -> dict[int, int]:
+    """Start of a box's content -> position of the brace that closes it. One pass, however the boxes nest."""
+    open_at: list[int] = []
+    found: dict[int, int] = {}
+    first = min(starts) - 1
+    for match in _BRACE.finditer(text, first):
+        if match.group() == "{":
+            open_at.append(match.end())
+        elif open_at:
+            start = open_at.pop()
+            if start in starts:
+                found[start] = match.start()
+    return found

@@ -131,6 +131,16 @@ class RewardComposition:
                     measured[name] = await self._scorers[name](trajectory)
         return self._composed(trajectory, measured)
 
+    async def measure(self, name: str, trajectory: Trajectory) -> Measured | None:
+        """One part alone, whatever its gate says; None where it is left out for the data source.
+
+        Raises: as `score`.
+        """
+        if not _applies(self.config.parts[name].data_sources, trajectory.sample.data_source):
+            return None
+        self._sandbox.use()
+        return await self._scorers[name](trajectory)
+
     def _counts(self, name: str, trajectory: Trajectory, measured: Mapping[str, Measured]) -> bool:
         part = self.config.parts[name]
         if not _applies(part.data_sources, trajectory.sample.data_source):

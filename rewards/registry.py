@@ -170,9 +170,12 @@ def matches(pattern: str, data_source: str) -> bool:
 def place_of(function: Any) -> str:
     """FILE:LINE of a function or class."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
+    if code is not None:
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    try:
+        return f"{inspect.getsourcefile(function)}:{inspect.getsourcelines(function)[1]}"
+    except (OSError, TypeError):  # no class, or one that was typed in
         return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"
-    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def check_samples(samples: Iterable[Sample], find: Callable[[str], ScoreEntry] = outcome_for) -> None:

@@ -19,7 +19,7 @@ from ..schemas.tool import ToolSchema
 PREFIX = "rollbox_"
 
 
-class RollboxToolParser(ToolParser):  # type: ignore[misc]  # verl is untyped
+class RollboxToolParser(ToolParser):
     """Reads turns as `rollout.parsers` does.
 
     verl knows only calls. A call that cannot be read is passed on as a call whose name is the message for the model:
