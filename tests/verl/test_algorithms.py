@@ -167,3 +167,19 @@ def test_where_a_name_of_verls_comes_from(name: str, kind: str, key: str) -> Non
     [origin] = [origin for origin in origins(name) if origin.kind == kind]
     assert key in origin.selected_by
     assert origin.place
+
+
+def test_the_worked_example_of_the_docs() -> None:
+    import re
+    from pathlib import Path
+
+    text = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text(encoding="utf-8")
+    [code] = [
+        block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if block.startswith("# my_algo.py")
+    ]
+    exec(compile(code, "my_algo.py", "exec"), {"__name__": "my_algo"})
+    index = np.array(["a", "a", "b", "b"], dtype=object)
+    advantages, _ = get_adv_estimator_fn("my_best_of_group")(REWARDS, MASK, index=index)
+    assert advantages[0, 0] == advantages[2, 0] > 0
+    assert advantages[1, 0] == advantages[3, 0] < 0
+    assert (advantages[:, 2] == 0).all()
