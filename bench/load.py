@@ -1,6 +1,8 @@
 """Load: many connections at a time on one server, every answer checked; then how fast a disconnect frees a slot.
 
-    python bench/load.py [--calls 5000] [--connections 1000] [--slots N]
+    python bench/load.py [--calls 5000] [--connections 1000] [--slots N] [--workers N] [--keys]
+
+With --keys every call has an idempotency key, so that a worker passes it on to another unless it is its own.
 
 Prints what was lost or mixed up (nothing may be), queue and run times apart, the server's memory, and what is left.
 """
@@ -13,6 +15,7 @@ import json
 import os
 import statistics
 import time
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,23 @@ def resident_mb(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def cpu_s(pid: int) -> float:
+    """CPU time of a server, and of its workers; not of zygotes and programs."""
+    servers = [pid, *(child for child, _ in below(pid) if "rollbox.sandbox.serve" in command_line(child))]
+    ticks = 0
+    for each in servers:
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])  # utime, stime
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 def below(pid: int) -> list[tuple[int, str]]:
     """All processes below one, with their states."""
     found: list[tuple[int, str]] = []
@@ -45,7 +65,7 @@ def below(pid: int) -> list[tuple[int, str]]:
     return found
 
 
-async def load(url: str, pid: int, calls: int, connections: int) -> None:
+async def load(url: str, pid: int, calls: int, connections: int, keys: bool) -> None:
     numbers = iter(range(calls))
     outcomes: Counter[str] = Counter()
     results: list[dict[str, Any]] = []
@@ -54,7 +74,8 @@ async def load(url: str, pid: int, calls: int, connections: int) -> None:
     async def client(http: aiohttp.ClientSession) -> None:
         nonlocal peak_mb
         for number in numbers:
-            async with http.post("/v1/run", json={"code": CODE, "stdin": str(number)}) as response:
+            body = {"code": CODE, "stdin": str(number), **({"idempotency_key": uuid.uuid4().hex} if keys else {})}
+            async with http.post("/v1/run", json=body) as response:
                 answer = await response.json()
             if response.status != 200:
                 outcomes[f"HTTP {response.status}"] += 1
@@ -64,13 +85,16 @@ async def load(url: str, pid: int, calls: int, connections: int) -> None:
             peak_mb = max(peak_mb, resident_mb(pid))
 
     before_mb = resident_mb(pid)
+    before_s = cpu_s(pid)
     started = time.perf_counter()
     timeout = aiohttp.ClientTimeout(total=None)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(url, connector=connector, timeout=timeout) as http:
         await asyncio.gather(*(client(http) for _ in range(connections)))
     took_s = time.perf_counter() - started
+    spent_ms = (cpu_s(pid) - before_s) * 1000 / calls
     print(f"{calls} calls, {connections} connections: {dict(outcomes)}, {calls / took_s:.0f}/s")
+    print(f"  CPU of the server processes themselves: {spent_ms:.2f} ms a call")
     for phase in ("queue_ms", "start_ms", "run_ms"):
         values = sorted(result[phase] for result in results)
         print(f"  {phase:9} p50 {statistics.median(values):8.1f}  p99 {values[int(len(values) * 0.99)]:8.1f}")
@@ -101,13 +125,14 @@ async def disconnects(url: str, times: int) -> None:
     print(f"a disconnect frees its slot after: p50 {statistics.median(waits_ms):.1f} ms, most {max(waits_ms):.1f} ms")
 
 
-async def run(calls: int, connections: int, slots: int) -> None:
+async def run(calls: int, connections: int, slots: int, workers: int, keys: bool) -> None:
     mounts = Path("/proc/self/mountinfo").read_text().count("\n")
-    async with Sandbox.embedded(shared=False, slots=slots, queue=connections) as sandbox:
+    async with Sandbox.embedded(shared=False, slots=slots, queue=2 * connections, workers=workers) as sandbox:
         pid = sandbox.server_pid
         assert pid is not None
-        await load(sandbox.url, pid, calls, connections)
-        await disconnects(sandbox.url, 20)
+        await load(sandbox.url, pid, calls, connections, keys)
+        if workers == 1:  # else as many programs as slots need not have a slot each
+            await disconnects(sandbox.url, 20)
         states = Counter(state for _, state in below(pid))
         descriptors = len(os.listdir(f"/proc/{pid}/fd"))
         new_mounts = Path("/proc/self/mountinfo").read_text().count("\n") - mounts
@@ -119,8 +144,10 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=5000)
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--slots", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--keys", action="store_true")
     options = parser.parse_args()
-    asyncio.run(run(options.calls, options.connections, options.slots))
+    asyncio.run(run(options.calls, options.connections, options.slots, options.workers, options.keys))
 
 
 if __name__ == "__main__":

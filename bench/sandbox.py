@@ -18,16 +18,15 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import aiohttp
+from cpu_meter import CpuMeter
 
 from rollbox.sandbox.client import Sandbox
 from rollbox.sandbox.interpreter import Interpreter
 from rollbox.schemas.judge import JudgeRequest, StdioTest, TokensComparison
 from rollbox.schemas.run import RunLimits, RunRequest
 
-_CPUACCT = Path("/sys/fs/cgroup/cpuacct")
 _TESTS = 100
 _CONTEST_PROGRAM = """
 import sys
@@ -63,50 +62,6 @@ WORKLOADS = (
     Workload("W4 pandas", "import pandas\nprint(pandas.DataFrame({'n': range(50)}).n.sum())", "1225"),
     Workload("W6 contest", _CONTEST_PROGRAM, "4 4", stdin="8\n3 5 5 9 1 12 14 2\n"),
 )
-
-
-def below(pid: int) -> list[int]:
-    """A process and all its descendants."""
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found += below(child)
-    return found
-
-
-class CpuMeter:
-    """CPU seconds of a process and all its descendants, present and past."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._group: Path | None = _CPUACCT / f"rollbox-bench-{pid}"
-        try:
-            self._group.mkdir()
-            for each in below(pid):
-                (self._group / "cgroup.procs").write_text(str(each))
-        except OSError:
-            self._group = None
-
-    def seconds(self) -> float:
-        if self._group is not None:
-            return int((self._group / "cpuacct.usage").read_text()) / 1e9
-        # Own and waited-for children's time of each: every process of a call is waited for by its slot.
-        ticks = 0
-        for pid in below(self._pid):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, fields[11:15]))
-        return ticks / os.sysconf("SC_CLK_TCK")
-
-    @property
-    def sees_orphans(self) -> bool:
-        """Whether processes count too that nobody waited for, such as those that bwrap leaves to its own end."""
-        return self._group is not None
-
-    def close(self) -> None:
-        if self._group is not None:
-            if Path(f"/proc/{self._pid}").exists():
-                (_CPUACCT / "cgroup.procs").write_text(str(self._pid))
-            self._group.rmdir()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`rollbox demo` and `rollbox demo-gsm8k`."""
+"""`rollbox demo`, `rollbox demo-gsm8k` and `rollbox demo-grpo`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from rich.console import Console
 
 Model = Annotated[
     str | None,
-    typer.Option(help="A Hugging Face model directory, or the address of a vLLM server; default: the demo's."),
+    typer.Option(
+        help="A Hugging Face model directory, or the address of a server (several: with commas); default: the demo's."
+    ),
+]
+EngineKind = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="hf, vllm (in process), completions (vLLM server), sglang or chat (any OpenAI-compatible server).",
+    ),
 ]
 TokenizerDir = Annotated[Path | None, typer.Option(help="Tokenizer directory; needed when --model is an address.")]
 Data = Annotated[Path | None, typer.Option(help="Questions as JSONL (GSM8K's layout or messages and ground_truth).")]
@@ -26,6 +35,7 @@ Concurrency = Annotated[int, typer.Option(min=1, help="Trajectories in flight.")
 
 def demo(
     model: Model = None,
+    engine: EngineKind = None,
     tokenizer: TokenizerDir = None,
     data: Data = None,
     tools: ToolsFile = None,
@@ -39,12 +49,13 @@ def demo(
     let_idle_threads_sleep()
     from ..demo.job import DemoOptions, run_demo
 
-    options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency)
+    options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency, engine)
     asyncio.run(run_demo(options, Console()))
 
 
 def demo_gsm8k(
     model: Model = None,
+    engine: EngineKind = None,
     tokenizer: TokenizerDir = None,
     data: Data = None,
     tools: ToolsFile = None,
@@ -58,8 +69,21 @@ def demo_gsm8k(
     let_idle_threads_sleep()
     from ..demo.job import DemoOptions, run_demo_gsm8k
 
-    options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency)
+    options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency, engine)
     asyncio.run(run_demo_gsm8k(options, Console()))
+
+
+def demo_grpo(
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 2,
+    out: Annotated[Path, typer.Option(help="Directory for metrics, records and the trainer's log.")] = Path(
+        "runs/demo-grpo"
+    ),
+) -> None:
+    """Train the demo model with verl for a few GRPO steps, without a GPU (needs verl's environment)."""
+    let_idle_threads_sleep()
+    from ..demo.grpo import GrpoOptions, run_grpo
+
+    run_grpo(GrpoOptions(steps=steps, out=out), Console())
 
 
 def let_idle_threads_sleep() -> None:

@@ -7,11 +7,15 @@ import sys
 import typer
 
 from ..schemas.errors import ConfigError, RollboxError
-from .demo import demo, demo_gsm8k
+from .data import app as data_app
+from .demo import demo, demo_grpo, demo_gsm8k
 from .inspect import diagnose, where
 from .reward import rescore, reward
 from .rollout import rollout
 from .serve import serve
+from .tools import tools
+from .train import train
+from .view import view
 
 app = typer.Typer(
     name="rollbox",
@@ -21,6 +25,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(serve)
+app.command()(train)
+app.add_typer(data_app, name="data")
 app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
@@ -28,6 +34,9 @@ app.add_typer(reward)
 app.command()(rescore)
 app.command()(diagnose)
 app.command()(where)
+app.add_typer(tools)
+app.command(name="demo-grpo")(demo_grpo)
+app.command()(view)
 
 EXIT_CONFIG = 2
 EXIT_FAILED = 1

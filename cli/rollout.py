@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +10,9 @@ import typer
 from rich.console import Console
 
 from ..schemas.errors import ConfigError
-from .demo import TokenizerDir, let_idle_threads_sleep
+from .demo import EngineKind, TokenizerDir, let_idle_threads_sleep
 
-Model = Annotated[str, typer.Option(help="A Hugging Face model directory, or the address of a vLLM server.")]
+Model = Annotated[str, typer.Option(help="A Hugging Face model directory, or the address of a server.")]
 Data = Annotated[str, typer.Option(help="JSONL or Parquet file, or a name such as gsm8k in $ROLLBOX_DATA.")]
 Tools = Annotated[str, typer.Option(help="Tools YAML, or the name of a shipped one: all, math, python, search.")]
 Out = Annotated[Path, typer.Option(help="Directory of the run. One that holds a part of it is gone on with.")]
@@ -23,6 +22,7 @@ def rollout(
     model: Model,
     data: Data,
     out: Out,
+    engine: EngineKind = None,
     tools: Tools = "all",
     n: Annotated[int, typer.Option(min=1, help="Trajectories per question.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Questions at most; default: all.")] = None,
@@ -49,7 +49,7 @@ def rollout(
     """Roll out questions with tools, score the answers, write trajectories, a summary and charts."""
     let_idle_threads_sleep()
     from ..rollout.data import find_data, load_samples
-    from ..rollout.engines.choice import engine_for
+    from ..rollout.engines.registry import get_engine
     from ..rollout.job import RolloutJob, run_job
     from ..rollout.loop import RolloutLimits
     from ..schemas.generation import SamplingParams
@@ -65,7 +65,7 @@ def rollout(
         raise ConfigError(f"template_check: {template_check!r} is not one of strict, warn, off")
     job = RolloutJob(
         title=f"rollout of {model} on {data}",
-        model=model,
+        model=model if engine is None else f"{engine}:{model}",
         samples=samples,
         tools_file=find_tools(tools),
         out_dir=out,
@@ -84,8 +84,7 @@ def rollout(
         rewards_file=rewards,
         template_check=template_check,  # type: ignore[arg-type]
     )
-    engine = engine_for(model, tokenizer, api_key=os.environ.get("OPENAI_API_KEY"))
-    asyncio.run(run_job(job, engine, Console()))
+    asyncio.run(run_job(job, get_engine(model, engine, tokenizer_dir=tokenizer), Console()))
 
 
 def _text(value: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,8 @@ from rich.progress import Progress
 
 from .. import tools_config
 from ..rollout.data import load_samples
-from ..rollout.engines.base import Engine
-from ..rollout.engines.choice import engine_for
+from ..rollout.engines.base import AnyEngine
+from ..rollout.engines.registry import get_engine
 from ..rollout.job import RolloutJob, run_job
 from ..rollout.loop import RolloutLimits
 from ..rollout.report.summary import RunSummary
@@ -42,6 +41,7 @@ class DemoOptions:
     temperature: float = 0.0
     max_tokens: int = 256
     concurrency: int = 64
+    engine: str | None = None
 
 
 async def run_demo(options: DemoOptions, console: Console) -> RunSummary:
@@ -88,9 +88,9 @@ def _job(options: DemoOptions, title: str, samples: list[Sample]) -> RolloutJob:
     )
 
 
-def _engine(options: DemoOptions, own_model: Callable[[], Path]) -> Engine:
+def _engine(options: DemoOptions, own_model: Callable[[], Path]) -> AnyEngine:
     model = own_model() if options.model is None else options.model
-    return engine_for(model, options.tokenizer, api_key=os.environ.get("OPENAI_API_KEY"))
+    return get_engine(model, options.engine, tokenizer_dir=options.tokenizer)
 
 
 def _taught_model(console: Console) -> Path:

@@ -11,7 +11,8 @@ import json
 import math
 import random
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -25,9 +26,10 @@ _LONGEST_PAUSE_S = 5.0
 _RETRIED_BELOW_500 = frozenset({408, 425, 429})
 _MAX_REPLY_BYTES = 16 * 2**20
 _SHOWN_CHARS = 80
+T = TypeVar("T")
 
 
-class _BadReplyError(Exception):
+class BadReplyError(Exception):
     """One attempt failed. `retry_after_s` is None where trying again is no use."""
 
     def __init__(self, message: str, retry_after_s: float | None = 0.0, overloaded: bool = False) -> None:
@@ -36,8 +38,8 @@ class _BadReplyError(Exception):
         self.overloaded = overloaded
 
 
-class RemoteRetriever:
-    """One service, with one connection pool per event loop.
+class HttpRetriever:
+    """Asks a search service over HTTP; one connection pool per event loop.
 
     Args:
         url: the whole address, path included.
@@ -49,8 +51,14 @@ class RemoteRetriever:
         self._max_connections = max_connections
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
 
-    async def search(self, queries: list[str], top_k: int, timeout_s: float) -> tuple[list[list[Hit]], int]:
-        """Hits per query, and how many retries it took.
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
+
+    async def retried(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> tuple[T, int]:
+        """What `attempt` returns, and how many retries it took.
 
         Server errors, full queues (429), broken connections and bodies that are no answer are tried again, at most
         three times and within `timeout_s` seconds altogether.
@@ -64,21 +72,30 @@ class RemoteRetriever:
         while True:
             try:
                 async with asyncio.timeout(deadline - time.monotonic()):
-                    return await self._attempt(queries, top_k), retries
+                    return await attempt(), retries
             except TimeoutError:
                 raise InfraError(f"search unavailable: no answer within {timeout_s:.3g} s", retries) from None
-            except _BadReplyError as error:
+            except BadReplyError as error:
                 pause_s = _pause_s(retries, error.retry_after_s)
                 if retries + 1 >= _MAX_ATTEMPTS or time.monotonic() + pause_s >= deadline:
                     raise _as_infra_error(error, retries) from error
             await asyncio.sleep(pause_s)
             retries += 1
 
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        session = self._sessions.pop(asyncio.get_running_loop(), None)
-        if session is not None:
-            await session.close()
+    async def exchange(self, method: str, **options: Any) -> Any:
+        """One request; the JSON that it answers. `options` are aiohttp's.
+
+        Raises:
+            BadReplyError: another status than 200, a broken connection, or no JSON.
+        """
+        try:
+            async with self._session().request(method, self._url, **options) as reply:
+                if reply.status != 200:
+                    raise _bad_status(reply)
+                body = await _read_bounded(reply)
+        except aiohttp.ClientError as error:
+            raise BadReplyError(f"{type(error).__name__}: {error}"[:_SHOWN_CHARS]) from error
+        return _json_of(body)
 
     def _session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
@@ -88,16 +105,21 @@ class RemoteRetriever:
             self._sessions[loop] = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None))
         return self._sessions[loop]
 
+
+class RemoteRetriever(HttpRetriever):
+    """A service that speaks Search-R1's `/retrieve`: one request for all queries."""
+
+    async def search(self, queries: list[str], top_k: int, timeout_s: float) -> tuple[list[list[Hit]], int]:
+        """Hits per query, and how many retries it took.
+
+        Raises:
+            OverloadedError, InfraError: as `retried`.
+        """
+        return await self.retried(lambda: self._attempt(queries, top_k), timeout_s)
+
     async def _attempt(self, queries: list[str], top_k: int) -> list[list[Hit]]:
         wire = {"queries": queries, "topk": top_k, "return_scores": True}
-        try:
-            async with self._session().post(self._url, json=wire) as reply:
-                if reply.status != 200:
-                    raise _bad_status(reply)
-                body = await _read_bounded(reply)
-        except aiohttp.ClientError as error:
-            raise _BadReplyError(f"{type(error).__name__}: {error}"[:_SHOWN_CHARS]) from error
-        return _hits_of(body, len(queries))
+        return _hits_of(await self.exchange("POST", json=wire), len(queries))
 
 
 def _pause_s(retries: int, retry_after_s: float | None) -> float:
@@ -108,22 +130,22 @@ def _pause_s(retries: int, retry_after_s: float | None) -> float:
     return max(pause_s, retry_after_s)
 
 
-def _as_infra_error(error: _BadReplyError, retries: int) -> InfraError:
+def _as_infra_error(error: BadReplyError, retries: int) -> InfraError:
     message = f"search unavailable: {error} (attempts: {retries + 1})"
     if error.overloaded:
         return OverloadedError(message, error.retry_after_s or 1.0, retries)
     return InfraError(message, retries)
 
 
-def _bad_status(reply: aiohttp.ClientResponse) -> _BadReplyError:
+def _bad_status(reply: aiohttp.ClientResponse) -> BadReplyError:
     message = f"HTTP {reply.status} {reply.content_type}"
     if reply.status < 500 and reply.status not in _RETRIED_BELOW_500:
-        return _BadReplyError(message, retry_after_s=None)
+        return BadReplyError(message, retry_after_s=None)
     try:
         retry_after_s = max(0.0, float(reply.headers.get("Retry-After", "0")))
     except ValueError:  # the header may also hold a date
         retry_after_s = 0.0
-    return _BadReplyError(message, retry_after_s, overloaded=reply.status == 429)
+    return BadReplyError(message, retry_after_s, overloaded=reply.status == 429)
 
 
 async def _read_bounded(reply: aiohttp.ClientResponse) -> bytes:
@@ -131,20 +153,23 @@ async def _read_bounded(reply: aiohttp.ClientResponse) -> bytes:
     async for chunk in reply.content.iter_chunked(2**16):
         chunks += chunk
         if len(chunks) > _MAX_REPLY_BYTES:
-            raise _BadReplyError(f"answer of more than {_MAX_REPLY_BYTES} bytes", retry_after_s=None)
+            raise BadReplyError(f"answer of more than {_MAX_REPLY_BYTES} bytes", retry_after_s=None)
     return bytes(chunks)
 
 
-def _hits_of(body: bytes, queries: int) -> list[list[Hit]]:
+def _json_of(body: bytes) -> Any:
     if not body.strip():
-        raise _BadReplyError("HTTP 200 with an empty body")
+        raise BadReplyError("HTTP 200 with an empty body")
     try:
-        answer = json.loads(body)
-    except ValueError:
-        raise _BadReplyError(f"not JSON: {body[:40]!r}") from None
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadReplyError(f"not JSON: {body[:40]!r}") from None
+
+
+def _hits_of(answer: Any, queries: int) -> list[list[Hit]]:
     result = answer.get("result") if isinstance(answer, dict) else None
     if not isinstance(result, list) or len(result) != queries or not all(isinstance(hits, list) for hits in result):
-        raise _BadReplyError(f"no list 'result' with one list for each of {queries} queries")
+        raise BadReplyError(f"no list 'result' with one list for each of {queries} queries")
     return [[_hit_of(item) for item in hits] for hits in result]
 
 
@@ -152,11 +177,11 @@ def _hit_of(item: Any) -> Hit:
     """One hit; a bare document without score is taken too, as some services send it."""
     document = item.get("document", item) if isinstance(item, dict) else None
     if not isinstance(document, dict):
-        raise _BadReplyError("a hit without document")
+        raise BadReplyError("a hit without document")
     contents, score = document.get("contents", document.get("text")), item.get("score", 0.0)
     if not isinstance(contents, str) or not contents.strip():
-        raise _BadReplyError(f"document {document.get('id')!r} without contents"[:_SHOWN_CHARS])
+        raise BadReplyError(f"document {document.get('id')!r} without contents"[:_SHOWN_CHARS])
     if isinstance(score, bool) or not isinstance(score, int | float):
-        raise _BadReplyError(f"document {document.get('id')!r} with a score that is no number"[:_SHOWN_CHARS])
+        raise BadReplyError(f"document {document.get('id')!r} with a score that is no number"[:_SHOWN_CHARS])
     title, text = split_contents(contents)
     return Hit(str(document.get("id", "")), str(document.get("title") or title), text, float(score))

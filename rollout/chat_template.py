@@ -95,7 +95,7 @@ class ChatTemplate:
 
     def prompt_ids(self, messages: list[dict[str, Any]]) -> list[int]:
         """[P] ids of the conversation, ending where the assistant is to speak."""
-        return self._encode(self._render(messages))
+        return self.encode(self._render(messages))
 
     def context_ids(self, messages: list[dict[str, Any]], *, ended: bool = True) -> list[int]:
         """Ids that go between a finished assistant turn and the next one.
@@ -105,7 +105,7 @@ class ChatTemplate:
             ended: the turn's last id is an end token. Otherwise (it ended at another stop token) one is put first.
         """
         text = self._delta(messages)
-        return self._encode(text if ended else self._end_token + text)
+        return self.encode(text if ended else self._end_token + text)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of generated ids, without the end token. Other special tokens stay visible."""
@@ -184,7 +184,7 @@ class ChatTemplate:
     def _token_problem(self) -> str | None:
         text = self._render([_QUESTION, self._stand_in, *_tool_messages(["12", "a\nb"])])
         end = self._end_of_turn(text)
-        whole, parts = self._encode(text), self._encode(text[:end]) + self._encode(text[end:])
+        whole, parts = self.encode(text), self.encode(text[:end]) + self.encode(text[end:])
         if whole == parts:
             return None
         first = next((i for i, (a, b) in enumerate(zip(whole, parts, strict=False)) if a != b), len(parts))
@@ -218,7 +218,8 @@ class ChatTemplate:
         except Exception as error:
             raise ConfigError(f"chat template: cannot render {len(messages)} messages: {error}") from error
 
-    def _encode(self, text: str) -> list[int]:
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special tokens of its own."""
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
 

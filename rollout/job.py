@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import importlib.util
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +22,7 @@ from ..schemas.trajectory import Sample
 from ..tools.base import BaseTool
 from ..tools.registry import load_tools
 from .chat_template import Check
-from .engines.base import Engine
+from .engines.base import AnyEngine
 from .loop import RolloutLimits, RolloutLoop
 from .parsers import get_parser
 from .report.files import RunFiles
@@ -84,7 +85,7 @@ class RolloutJob:
         return rewards_of(self.rewards_file)
 
 
-async def run_job(job: RolloutJob, engine: Engine, console: Console) -> RunSummary:
+async def run_job(job: RolloutJob, engine: AnyEngine, console: Console) -> RunSummary:
     """Roll out every sample that is not there yet, and write the files.
 
     Raises:
@@ -92,6 +93,7 @@ async def run_job(job: RolloutJob, engine: Engine, console: Console) -> RunSumma
             template, an `out_dir` with another run.
         InfraError: too many trajectories failed through the infrastructure.
     """
+    _check_libraries()
     rewards = job.rewards()
     rewards.check_samples(job.samples)
     tools = load_tools(job.tools_file)
@@ -106,7 +108,7 @@ async def run_job(job: RolloutJob, engine: Engine, console: Console) -> RunSumma
 
 async def _roll_out(
     job: RolloutJob,
-    engine: Engine,
+    engine: AnyEngine,
     tools: dict[str, BaseTool],
     rewards: RewardComposition,
     files: RunFiles,
@@ -154,7 +156,14 @@ async def _fill(
                 progress.advance(files.tally)
 
 
-async def _save_tokenizer(engine: Engine, out_dir: Path) -> None:
+def _check_libraries() -> None:
+    """What only the end of a run needs must not be found missing there."""
+    for name in ("matplotlib", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(f"rollout: {name} is not installed; install it with: pip install 'rollbox[rollout]'")
+
+
+async def _save_tokenizer(engine: AnyEngine, out_dir: Path) -> None:
     """So that the tokens can be read without the model."""
     save = getattr(engine.tokenizer, "save_pretrained", None)
     if save is not None:

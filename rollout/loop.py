@@ -11,12 +11,12 @@ from uuid import uuid4
 
 from ..schemas.call_record import CallRecord
 from ..schemas.errors import ErrorKind, InfraError
-from ..schemas.generation import SamplingParams
+from ..schemas.generation import FinishReason, SamplingParams, TokenOutput
 from ..schemas.trajectory import Sample, StopReason, Trajectory
 from ..tools.base import BaseTool
-from ..tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
+from ..tools.dispatch import Answer, DispatchLimits, ToolBox, TrajectoryTools
 from .chat_template import ChatTemplate, Check
-from .engines.base import Engine
+from .engines.base import AnyEngine, ChatEngine, ChatReply
 from .parsers import ParsedTurn, ToolCallParser
 from .progress import TrajectoryProgress
 
@@ -41,13 +41,16 @@ class RolloutLimits:
 class RolloutLoop:
     """Runs trajectories of one model with one set of tools; holds no state of any of them.
 
+    Args:
+        engine: with a `ChatEngine` the ids are of a local tokenizer, and trajectories are marked as not token-exact.
+
     Raises:
         ConfigError: the chat template cannot be used token-exactly, or a tool's schema is no JSON schema.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        engine: AnyEngine,
         tools: Mapping[str, BaseTool],
         parser: ToolCallParser,
         sampling: SamplingParams | None = None,
@@ -61,8 +64,11 @@ class RolloutLoop:
         self.sampling = sampling or SamplingParams()
         self.limits = limits or RolloutLimits()
         schemas = [tool.tool_schema for tool in tools.values()]
-        self.template = ChatTemplate(engine.tokenizer, schemas, check=template_check)
-        self._validators = make_validators(tools)
+        self._token_exact = not isinstance(engine, ChatEngine)
+        check = template_check if self._token_exact else "off"
+        self.template = ChatTemplate(engine.tokenizer, schemas, check=check)
+        self._tool_dicts = [schema.as_template_dict() for schema in schemas]
+        self._box = ToolBox(tools, self.limits.dispatch, self.template.encode)
 
     async def run(self, sample: Sample, trajectory_id: str | None = None, *, seed: int | None = None) -> Trajectory:
         """Roll out one sample. A fault of ours ends in `infra_failed`, not in an exception.
@@ -72,10 +78,8 @@ class RolloutLoop:
         """
         prompt_ids = self.template.prompt_ids(sample.messages)
         seed = self.sampling.seed if seed is None else seed
-        progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids, seed)
-        async with TrajectoryTools(
-            self.tools, self._validators, progress.trajectory_id, sample.tools_kwargs, self.limits.dispatch
-        ) as session:
+        progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids, seed, self._token_exact)
+        async with self._box.trajectory(progress.trajectory_id, sample.tools_kwargs) as session:
             try:
                 async with asyncio.timeout(self.limits.trajectory_timeout_s):
                     stop_reason = await self._turns(progress, session)
@@ -95,13 +99,14 @@ class RolloutLoop:
             room = self._room(progress)
             if room <= 0:
                 return StopReason.CONTEXT_FULL
-            finish_reason = await self._generate(progress, turn, room)
+            finish_reason, parsed = await self._generate(progress, turn, room)
             if finish_reason == "length":
                 # A turn cut by the limit is not a call, even where what was written so far can be read as one.
                 progress.end_turn(ParsedTurn(content=progress.texts[-1]))
                 full = self._room(progress) <= 0
                 return StopReason.CONTEXT_FULL if full else StopReason.TURN_TRUNCATED
-            parsed = self.parser.parse(progress.texts[-1], think_open=self.template.opens_thinking)
+            if parsed is None:
+                parsed = self.parser.parse(progress.texts[-1], think_open=self.template.opens_thinking)
             progress.end_turn(parsed)
             if not parsed.calls and not parsed.problems:
                 return StopReason.ANSWERED
@@ -120,16 +125,32 @@ class RolloutLoop:
         used = len(progress.conversation.response_ids)
         return min(self.engine.max_context - len(progress.conversation), self.limits.max_response_tokens - used)
 
-    async def _generate(self, progress: TrajectoryProgress, turn: int, room: int) -> str:
+    async def _generate(
+        self, progress: TrajectoryProgress, turn: int, room: int
+    ) -> tuple[FinishReason, ParsedTurn | None]:
+        """Add a turn; also returns it taken apart where a chat server has done that."""
         max_tokens = min(self.sampling.max_tokens, room)
         seed = None if progress.seed is None else progress.seed + turn
         sampling = self.sampling.model_copy(update={"max_tokens": max_tokens, "seed": seed})
         started = time.perf_counter()
-        output = await self.engine.generate(progress.trajectory_id, progress.conversation.ids, sampling)
+        parsed = None
+        if isinstance(self.engine, ChatEngine):
+            reply = await self.engine.reply(progress.trajectory_id, progress.messages, self._tool_dicts, sampling)
+            output, text, parsed = self._as_tokens(reply), reply.text, reply.parsed
+        else:
+            output = await self.engine.generate(progress.trajectory_id, progress.conversation.ids, sampling)
+            text = self.template.decode(output.token_ids)
         progress.timing.generate_s += time.perf_counter() - started
         progress.conversation.add_assistant(turn, output)
-        progress.texts.append(self.template.decode(output.token_ids))
-        return output.finish_reason
+        progress.texts.append(text)
+        return output.finish_reason, parsed
+
+    def _as_tokens(self, reply: ChatReply) -> TokenOutput:
+        """A chat server's turn in ids of the local tokenizer, with logprobs of 0.0."""
+        tokenizer = self.engine.tokenizer
+        end = tokenizer.eos_token or "" if reply.finish_reason == "stop" else ""
+        ids = tokenizer.encode(reply.text + end, add_special_tokens=False)
+        return TokenOutput(token_ids=ids, logprobs=[0.0] * len(ids), finish_reason=reply.finish_reason)
 
     async def _answer(
         self, progress: TrajectoryProgress, session: TrajectoryTools, parsed: ParsedTurn, turn: int

@@ -23,6 +23,7 @@ class TrajectoryProgress:
     sample: Sample
     prompt_ids: list[int]
     seed: int | None = None
+    token_exact: bool = True
     conversation: Conversation = field(init=False)
     messages: list[dict[str, Any]] = field(init=False)
     texts: list[str] = field(default_factory=list)
@@ -89,6 +90,7 @@ class TrajectoryProgress:
             tool_rewards=self.tool_rewards,
             stop_reason=stop_reason,
             draft_calls=self.draft_calls,
+            token_exact=self.token_exact,
             infra_failed=infra_failed,
             error=self.error,
             timing=self.timing,

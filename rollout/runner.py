@@ -108,12 +108,21 @@ async def _run_one(loop: RolloutLoop, task: RolloutTask, score: Score, attempts:
         if not trajectory.infra_failed or attempt + 1 == attempts:
             break
         await asyncio.sleep(random.uniform(0.5, 1.0) * min(_BACKOFF_S * 2**attempt, _BACKOFF_MAX_S))
+    await score_into(trajectory, score)
+    return trajectory
+
+
+async def score_into(trajectory: Trajectory, score: Score) -> None:
+    """Set the trajectory's rewards. A fault of ours masks it, and is counted like any other.
+
+    Raises:
+        ConfigError: it cannot be scored at all.
+    """
     try:
         trajectory.rewards = await score(trajectory)
     except InfraError as error:
-        trajectory.infra_failed = True  # masked and counted like any other failure of ours
+        trajectory.infra_failed = True
         trajectory.error = f"scoring failed: {error}"
-    return trajectory
 
 
 def _infra_error(trajectory: Trajectory) -> str | None:

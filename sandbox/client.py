@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -17,17 +16,27 @@ from uuid import uuid4
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
-from ..schemas.errors import ConfigError, ErrorKind, InfraError, OverloadedError, SandboxError, ToolError
+from ..schemas.errors import (
+    ConfigError,
+    ErrorKind,
+    InfraError,
+    OverloadedError,
+    SandboxError,
+    SessionLostError,
+    ToolError,
+)
 from ..schemas.judge import JudgeLine, JudgeRequest, JudgeResult
 from ..schemas.run import RunRequest, RunResult
-from . import judge_client
+from ..schemas.session import SessionRequest
+from . import backoff, judge_client
 from .bearer import TOKEN_VARIABLE, authorization, check_token, environment_token
+from .container import ContainerServer
 from .embedded import EmbeddedServer
+from .session_client import SandboxSession, opened
 from .shared_server import SharedServer
 
 T = TypeVar("T")
 _QUEUE_ALLOWANCE_S = 300.0
-_BACKOFF_S, _BACKOFF_MAX_S = 0.1, 5.0
 _SHOWN_CHARS = 200
 _LARGE_CHARS = 262_144
 
@@ -35,19 +44,19 @@ _LARGE_CHARS = 262_144
 class Sandbox:
     """A sandbox server, as an async context manager that many tasks may use at once.
 
-    Build one with `connect` or `embedded`.
+    Build one with `connect`, `embedded` or `container`.
     """
 
     def __init__(
         self,
         url: str | None,
-        server: EmbeddedServer | SharedServer | None,
+        server: EmbeddedServer | SharedServer | ContainerServer | None,
         max_retries: int,
         token: str | None = None,
     ) -> None:
         self._url = url
         self._server = server
-        self._max_retries = max_retries
+        self.max_retries = max_retries
         self._token = environment_token() if token is None else check_token(token, "token")
         self._session: aiohttp.ClientSession | None = None
 
@@ -77,6 +86,20 @@ class Sandbox:
         """
         return cls(None, SharedServer(settings) if shared else EmbeddedServer(settings), max_retries)
 
+    @classmethod
+    def container(cls, *, image: str | None = None, max_retries: int = 5, **settings: Any) -> Self:
+        """A server in a Docker container of one's own, which is removed with the context, or with this process.
+
+        Args:
+            image: None is the one that `docker compose build sandbox` makes.
+            settings: of `SandboxSettings`, such as `slots` and `queue`.
+
+        Raises:
+            ConfigError: the package `docker` is not installed.
+        """
+        server = ContainerServer(image, settings)
+        return cls(None, server, max_retries, server.token)
+
     @property
     def url(self) -> str:
         """The server's address.
@@ -90,12 +113,13 @@ class Sandbox:
 
     @property
     def server_pid(self) -> int | None:
-        """The process id of an embedded server."""
+        """The process id of an embedded server, or of one in a container."""
         return None if self._server is None else self._server.pid
 
     async def __aenter__(self) -> Self:
         """
         Raises:
+            ConfigError: there is no Docker engine, or no such image.
             SandboxError: the embedded server did not start.
         """
         if self._server is not None:
@@ -197,21 +221,31 @@ class Sandbox:
                 return await attempt(deadline - time.monotonic()), retries
             except InfraError as error:
                 infra_failures += not isinstance(error, OverloadedError)
-                pause_s = _pause_s(error, retries)
-                if infra_failures > self._max_retries or time.monotonic() + pause_s >= deadline:
+                pause_s = backoff.pause_s(error, retries)
+                if infra_failures > self.max_retries or time.monotonic() + pause_s >= deadline:
                     error.retries = retries
                     raise
             await asyncio.sleep(pause_s)
             retries += 1
 
     async def _run_attempt(self, body: bytes, timeout_s: float) -> RunResult:
-        status, headers, text = await self._request("POST", "/v1/run", timeout_s, body)
-        if status != 200:
-            _raise_for(status, headers, text, self.url)
+        text = await self.exchange("POST", "/v1/run", timeout_s, body)
         try:
             return RunResult.model_validate_json(text)
         except ValidationError:
             raise SandboxError(f"{self.url} answered with something else than a run result: {_shown(text)}") from None
+
+    async def create_session(
+        self, request: SessionRequest | None = None, *, deadline_s: float = _QUEUE_ALLOWANCE_S
+    ) -> SandboxSession:
+        """Open a stateful session; close it by leaving its context. See docs/sessions.md.
+
+        Raises:
+            ToolError: (kind `arguments`) the server refuses the request; the text names the field.
+            OverloadedError: there are as many sessions as the server, or `client`, may have.
+            SandboxError: the server could not be reached or could not open it.
+        """
+        return await opened(self, request or SessionRequest(), deadline_s)
 
     async def info(self) -> dict[str, Any]:
         """The server's version, verified isolation layers, limits and load.
@@ -219,13 +253,22 @@ class Sandbox:
         Raises:
             SandboxError: it cannot be reached, or is not a sandbox server.
         """
-        status, headers, text = await self._request("GET", "/v1/info", timeout_s=10.0)
-        if status != 200:
-            _raise_for(status, headers, text, self.url)
+        text = await self.exchange("GET", "/v1/info", timeout_s=10.0)
         data = _object(text)
         if data is None:
             raise SandboxError(f"{self.url} is not a sandbox server: {_shown(text)}")
         return data
+
+    async def exchange(self, method: str, path: str, timeout_s: float, body: bytes | None = None) -> str:
+        """One request, and the text of an answer that says 200.
+
+        Raises:
+            ToolError, SessionLostError, OverloadedError, SandboxError: it says something else, or none came.
+        """
+        status, headers, text = await self._request(method, path, timeout_s, body)
+        if status != 200:
+            _raise_for(status, headers, text, self.url)
+        return text
 
     async def _request(
         self, method: str, path: str, timeout_s: float, body: bytes | None = None
@@ -283,16 +326,9 @@ def _encoded(request: BaseModel) -> bytes:
         raise ToolError(f"code: not valid Unicode text ({error})", ErrorKind.ARGUMENTS) from None
 
 
-def _pause_s(error: InfraError, retries: int) -> float:
-    """Exponential, with full jitter, so that clients refused together do not come back together."""
-    ceiling_s: float = min(_BACKOFF_S * 2 ** min(retries, 16), _BACKOFF_MAX_S)
-    if isinstance(error, OverloadedError):
-        ceiling_s = max(ceiling_s, min(error.retry_after_s, _BACKOFF_MAX_S))
-    return random.uniform(0.1 * ceiling_s, ceiling_s)
-
-
 def _raise_for(status: int, headers: dict[str, str], text: str, url: str) -> NoReturn:
-    detail = str((_object(text) or {}).get("detail", "")) or _shown(text)
+    said = _object(text) or {}
+    detail = str(said.get("detail", "")) or _shown(text)
     if status == 401:
         raise ConfigError(
             f"{url} asks for a token{detail and f': {detail}'}; pass `token` (`sandbox_token` of a tool), or set "
@@ -302,6 +338,10 @@ def _raise_for(status: int, headers: dict[str, str], text: str, url: str) -> NoR
         raise ToolError(detail, ErrorKind.ARGUMENTS)
     if status == 429:
         raise OverloadedError(f"{url} is overloaded: {detail}", _seconds(headers.get("Retry-After")))
+    if status in (404, 410) and said.get("kind") == ErrorKind.INFRA:
+        raise SessionLostError(detail)
+    if status in (409, 410):
+        raise ToolError(detail)
     raise SandboxError(f"{url} answered {status}: {detail}")
 
 

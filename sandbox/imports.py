@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from .jail.tiers import BARE, MODULES
 
 _NAMES = frozenset(name for names in MODULES.values() for name in names)
+"""The packages that choose a tier."""
 _MENTION = re.compile("|".join(sorted(_NAMES)))
 # Parsing holds up the event loop, at some 10 µs a line. For a dotted name it takes the square of its parts: seconds for
 # an `import a.a.a…` of 64 KB.
@@ -22,6 +24,11 @@ def tier_of(code: str) -> str:
     if not _MENTION.search(code):
         return BARE
     return _cached_tier(code) if len(code) <= _PARSED_CHARS else _best(imported_names(code))
+
+
+def tier_for(packages: Iterable[str]) -> str:
+    """The first tier that covers the most of `packages`."""
+    return _best(_NAMES.intersection(name.partition(".")[0] for name in packages))
 
 
 # A contest program comes once for each of its tests.

@@ -68,7 +68,7 @@ class Isolation:
                 flags &= ~policy.NAMESPACE_FLAGS[f"CLONE_NEW{name.upper()}"]
         return flags
 
-    def seccomp_filter(self) -> bytes:
+    def seccomp_filter(self, *, for_sessions: bool = False) -> bytes:
         """The compiled filter; empty when it is done without.
 
         Raises:
@@ -77,7 +77,7 @@ class Isolation:
         if "seccomp" in self.lowered:
             return b""
         try:
-            return compile_filter()
+            return compile_filter(for_sessions=for_sessions)
         except ConfigError as error:
             raise ConfigError(f"{error}{way_without('seccomp')}") from error
 

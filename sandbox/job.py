@@ -8,7 +8,8 @@ import math
 from pathlib import PurePosixPath
 
 from ..schemas.errors import ErrorKind, ToolError
-from ..schemas.run import RunRequest
+from ..schemas.run import RunLimits, RunRequest
+from ..schemas.session import CellRequest, SessionRequest
 from .command import Command
 from .jail import policy
 from .jail.frames import JobLimits, SlotJob
@@ -20,17 +21,25 @@ _LENGTH_BYTES = 8
 _START_UP_VARIABLES = ("PYTHON", "LD_", "GLIBC_", "MALLOC_", "OPENBLAS_", "OMP_", "MKL_")
 
 
-def is_large(request: RunRequest, command: Command | None = None) -> bool:
-    files = sum(map(len, request.files.values())) if request.files else 0
-    content = len(command.content or b"") if command else 0
-    return len(request.code) + len(request.stdin or "") + files + content >= LARGE_CHARS
+def is_large(request: RunRequest | SessionRequest | CellRequest, command: Command | None = None) -> bool:
+    size = len(command.content or b"") if command else 0
+    if not isinstance(request, CellRequest) and request.files:
+        size += sum(map(len, request.files.values()))
+    if not isinstance(request, SessionRequest):
+        size += len(request.code) + len(request.stdin or "")
+    return size >= LARGE_CHARS
 
 
-def job_limits(request: RunRequest) -> JobLimits:
+def cpu_s(limits: RunLimits, wall_s: float) -> float:
+    """CPU seconds for what may take `wall_s` by the clock."""
+    return math.ceil(wall_s) + 1 if limits.cpu_s is None else limits.cpu_s
+
+
+def job_limits(request: RunRequest | SessionRequest) -> JobLimits:
     limits = request.limits
     return JobLimits(
         wall_s=limits.wall_s,
-        cpu_s=math.ceil(limits.wall_s) + 1 if limits.cpu_s is None else limits.cpu_s,
+        cpu_s=cpu_s(limits, limits.wall_s),
         memory_mb=limits.memory_mb,
         processes=limits.processes,
         open_files=limits.open_files,
@@ -115,11 +124,49 @@ def slot_job(
         fetches=bool(fetched_names(request)),
         echoes=request.echo_last_expression,
         figures=request.figures,
+        session=False,
         doors=doors,
         fresh_interpreter=fresh_interpreter or any(name.startswith(_START_UP_VARIABLES) for name in request.env),
         limits=limits,
     )
     return block(job)
+
+
+_UNLIMITED_CPU_S = 1 << 30
+
+
+def session_job(request: SessionRequest) -> bytes:
+    """The block that a ready child reads that is to become a session."""
+    job = SlotJob(
+        program="",
+        code=b"",
+        command=[],
+        executable=False,
+        code_object=b"",
+        stdin=None,
+        args=[],
+        env=request.env,
+        files={name: binascii.a2b_base64(content) for name, content in request.files.items()},
+        fetches=False,
+        echoes=False,
+        figures=False,
+        session=True,
+        doors=[],
+        fresh_interpreter=False,
+        # Each cell sets its own limit of CPU time.
+        limits=job_limits(request) | {"cpu_s": _UNLIMITED_CPU_S},
+    )
+    return block(job)
+
+
+def cell_job(request: CellRequest) -> bytes:
+    """The block that a head reads.
+
+    Raises:
+        ToolError: (kind `arguments`) text that is not Unicode.
+    """
+    encoded(request.code)
+    return block({"code": request.code, "figures": request.figures, "fetch_files": request.fetch_files})
 
 
 def block(value: object) -> bytes:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from ..schemas.errors import ErrorKind, InfraError, ToolError
 from ..schemas.run import RunResult
+from ..schemas.session import CellResult
 from .pool import Pool
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -35,9 +36,36 @@ class Metrics:
             )
         }
 
+        counters = (
+            ("cells", "Cells that ran, by status and by what they did to their session.", ["status", "state"]),
+            ("sessions_opened", "Sessions, by whether they were opened or forked.", ["how"]),
+            ("sessions_ended", "Sessions that have ended, by reason.", ["reason"]),
+        )
+        self._cells, self._sessions, self._session_ends = (
+            Counter(f"rollbox_{name}", text, labels, registry=self._registry) for name, text, labels in counters
+        )
+
+    def watch_sessions(self, live: Callable[[], int]) -> None:
+        """Ask `live` for the number of live sessions when metrics are read."""
+        Gauge("rollbox_sessions", "Live sessions.", registry=self._registry).set_function(live)
+
+    def count_cell(self, result: CellResult) -> None:
+        """Count a cell that ended."""
+        self._cells.labels(result.status.value, result.state.value).inc()
+        self._observe(result)
+
+    def count_session(self, how: str) -> None:
+        self._sessions.labels(how).inc()
+
+    def count_session_end(self, reason: str) -> None:
+        self._session_ends.labels(reason).inc()
+
     def count(self, result: RunResult) -> None:
         """Count a run that ended."""
         self._runs.labels(result.status.value).inc()
+        self._observe(result)
+
+    def _observe(self, result: RunResult) -> None:
         for phase, histogram in self._phases.items():
             histogram.observe(getattr(result, f"{phase}_ms") / 1000)
 

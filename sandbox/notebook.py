@@ -1,88 +1,30 @@
-"""SandboxFusion's `POST /run_jupyter`: cells that share one program's state, one after the other.
-
-A driver runs the cells in the jail, and after each writes what is known so far to a file, which is fetched at the end:
-so a time limit in the third cell loses nothing of the first two.
-"""
+"""SandboxFusion's `POST /run_jupyter`: cells that share their state, one after the other, in a session of their own."""
 
 from __future__ import annotations
 
-import base64
-import json
-from typing import Any, Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ..schemas.errors import SandboxError
-from ..schemas.run import NO_OTHER_KEYS, Base64, RunRequest, RunResult, RunStatus, WorkDirPath
-from ..schemas.validation import number
+from ..schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
+from ..schemas.run import NO_OTHER_KEYS, Base64, RunStatus, WorkDirPath
+from ..schemas.session import CellError, CellRequest, CellResult, SessionRequest, StateChange
+from ..schemas.validation import number, validated
 from .imports import imported_names
-from .sandbox_fusion import CommandRunResult, as_run_request
+from .sandbox_fusion import CommandRunResult
+from .session_errors import SessionRefusedError
+
+if TYPE_CHECKING:
+    from .sessions import Sessions
 
 _PARSED_CHARS = 65_536
-_CELLS_FILE, _ANSWER_FILE = ".rollbox/cells.json", ".rollbox/answer.json"
-_DRIVER = """
-def _rollbox_notebook():
-    import ast, base64, io, json, os, signal, sys, traceback
-    from contextlib import redirect_stderr, redirect_stdout
-    with open(CELLS) as file:
-        cells, cell_timeout = json.load(file)
-    os.remove(CELLS)
-    answer, names = [], sys.modules["__main__"].__dict__
-    del names["_rollbox_notebook"]
 
-    def too_long(number, frame):
-        raise TimeoutError(f"the cell ran longer than {cell_timeout} s")
-
-    def evaluated(source, name):
-        tree = ast.parse(source, name)
-        final = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, name, "exec", dont_inherit=True), names)
-        if final is not None:
-            return eval(compile(ast.Expression(final.value), name, "eval", dont_inherit=True), names)
-
-    def figures():
-        pyplot = sys.modules.get("matplotlib.pyplot")
-        for number in pyplot.get_fignums() if pyplot else ():
-            image = io.BytesIO()
-            pyplot.figure(number).savefig(image, format="png")
-            pyplot.close(number)
-            yield {"image/png": base64.b64encode(image.getvalue()).decode()}
-
-    def run(number, source):
-        cell = {"stdout": "", "stderr": "", "display": [], "error": []}
-        answer.append(cell)
-        name = f"<cell {number + 1}>"
-        import linecache
-        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-        out, err = io.StringIO(), io.StringIO()
-        if cell_timeout > 0:
-            signal.signal(signal.SIGALRM, too_long)
-            signal.setitimer(signal.ITIMER_REAL, cell_timeout)
-        try:
-            with redirect_stdout(out), redirect_stderr(err):
-                value = evaluated(source, name)
-                cell["display"] += figures()
-                if value is not None:
-                    cell["display"].append({"text/plain": repr(value)})
-        except BaseException as error:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            trace = error.__traceback__
-            while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):
-                trace = trace.tb_next
-            lines = traceback.format_exception(type(error), error, trace)
-            cell["error"].append({"ename": type(error).__name__, "evalue": str(error), "traceback": lines})
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            cell["stdout"], cell["stderr"] = out.getvalue(), err.getvalue()
-            with open(ANSWER + ".new", "w", errors="backslashreplace") as file:
-                json.dump(answer, file)
-            os.replace(ANSWER + ".new", ANSWER)
-
-    for number, source in enumerate(cells):
-        run(number, source)
-
-_rollbox_notebook()
-"""
+_ENDED_BY = {
+    RunStatus.TIMEOUT: "TimeoutError",
+    RunStatus.MEMORY: "MemoryError",
+    RunStatus.OUTPUT_LIMIT: "OutputLimitError",
+}
 
 
 class RunJupyterRequest(BaseModel):
@@ -105,27 +47,26 @@ class RunJupyterRequest(BaseModel):
 
     _numbers = field_validator("cell_timeout", "total_timeout", "memory_limit_MB", mode="before")(number)
 
-    def to_run_request(self) -> RunRequest:
+    def to_session_request(self) -> SessionRequest:
         """
         Raises:
             ToolError: (kind `arguments`) a value is outside what the sandbox accepts.
         """
-        cells = base64.b64encode(json.dumps([self.cells, self.cell_timeout]).encode()).decode()
-        driver = _DRIVER.replace("CELLS", repr(_CELLS_FILE)).replace("ANSWER", repr(_ANSWER_FILE))
-        return as_run_request(
-            "run_jupyter",
-            {"code": _imports_for_show(self.cells) + driver, "fetch_files": [*self.fetch_files, _ANSWER_FILE]},
-            files={**self.files, _CELLS_FILE: cells},
-            wall_s=self.total_timeout,
-            memory_limit_mb=self.memory_limit_MB,
-        )
+        limits: dict[str, float] = {"wall_s": self.total_timeout}
+        if self.memory_limit_MB is not None and self.memory_limit_MB > 0:
+            limits["memory_mb"] = self.memory_limit_MB
+        files = {name: content for name, content in self.files.items() if content is not None}
+        data = {"limits": limits, "files": files, "packages": _imports(self.cells)}
+        try:
+            return validated(SessionRequest, data, "run_jupyter")
+        except ConfigError as error:
+            raise ToolError(str(error), ErrorKind.ARGUMENTS) from error
 
 
-def _imports_for_show(cells: list[str]) -> str:
-    """What the cells import of a tier's packages, where it is seen by the choice of a zygote and never runs."""
+def _imports(cells: list[str]) -> list[str]:
+    """Of the packages that the cells import, those that choose a tier."""
     small = sum(map(len, cells)) < _PARSED_CHARS
-    names = frozenset[str]().union(*map(imported_names, cells)) if small else imported_names("\n".join(cells))
-    return f"if False: import {', '.join(sorted(names))}" if names else ""
+    return sorted(frozenset[str]().union(*map(imported_names, cells)) if small else imported_names("\n".join(cells)))
 
 
 class CellRunResult(BaseModel):
@@ -135,6 +76,21 @@ class CellRunResult(BaseModel):
     stderr: str = ""
     display: list[dict[str, Any]] = Field(default_factory=list)
     error: list[dict[str, Any]] = Field(default_factory=list)
+
+    @classmethod
+    def from_result(cls, result: CellResult) -> CellRunResult:
+        display: list[dict[str, Any]] = [{"image/png": image} for image in result.figures]
+        if result.last_expression is not None:
+            display.append({"text/plain": result.last_expression})
+        error, stderr = result.error, result.stderr
+        if error is None and result.status is not RunStatus.OK:
+            error = CellError(name=_ENDED_BY.get(result.status, "DeadKernelError"), text=result.state_note or "")
+        found = []
+        if error is not None:
+            # There the traceback is apart from what the cell itself wrote.
+            stderr = stderr.removesuffix("".join(error.traceback))
+            found.append({"ename": error.name, "evalue": error.text, "traceback": error.traceback})
+        return cls(stdout=result.stdout, stderr=stderr, display=display, error=found)
 
 
 class RunJupyterResponse(BaseModel):
@@ -148,25 +104,70 @@ class RunJupyterResponse(BaseModel):
     files: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
-    def from_result(cls, result: RunResult, cells: int) -> RunJupyterResponse:
-        files = dict(result.files)
-        answer = files.pop(_ANSWER_FILE, None)
-        try:
-            ran = [CellRunResult.model_validate(cell) for cell in json.loads(base64.b64decode(answer or "W10="))]
-        except (ValueError, TypeError):  # the program has written there itself
-            ran = []
-        complete = result.status is RunStatus.OK and len(ran) == cells
-        timed_out = result.status is RunStatus.TIMEOUT
-        driver = CommandRunResult(
-            status="TimeLimitExceeded" if timed_out else "Finished",
-            execution_time=result.run_ms / 1000,
-            return_code=None if timed_out else (result.exit_code if result.signal is None else -result.signal),
-            stdout=result.stdout,
-            stderr=result.stderr,
-        )
-        message = "" if complete else result.status.value
-        return cls(status="Success" if complete else "Failed", message=message, driver=driver, cells=ran, files=files)
-
-    @classmethod
     def from_error(cls, error: SandboxError) -> RunJupyterResponse:
         return cls(status="SandboxError", message=str(error))
+
+
+async def run_notebook(sessions: Sessions, request: RunJupyterRequest) -> RunJupyterResponse:
+    """Run the cells in a session of their own.
+
+    Raises:
+        ToolError: (kind `arguments`) a value is outside what the sandbox accepts.
+        OverloadedError: there are as many sessions as there may be, or the queue is full.
+    """
+    asked = request.to_session_request()
+    try:
+        info = await sessions.create(asked)
+        try:
+            return await _Notebook(sessions, info.id, request).run()
+        finally:
+            with suppress(SessionRefusedError):
+                sessions.close(info.id)
+    except SandboxError as error:
+        return RunJupyterResponse.from_error(error)
+
+
+class _Notebook:
+    def __init__(self, sessions: Sessions, session_id: str, request: RunJupyterRequest) -> None:
+        self._sessions = sessions
+        self._id = session_id
+        self._request = request
+        self._spent_s = 0.0
+        self._answer = RunJupyterResponse(status="Success")
+
+    async def run(self) -> RunJupyterResponse:
+        timed_out, answer = False, self._answer
+        for code in self._request.cells:
+            timed_out = not await self._cell(code)
+            if timed_out or answer.message:
+                answer.status = "Failed"
+                break
+        if self._request.fetch_files and not answer.message:
+            fetched = await self._sessions.run(self._id, CellRequest(code="", fetch_files=self._request.fetch_files))
+            answer.files = fetched.files
+        if timed_out:
+            answer.message = "timeout"
+        answer.driver = CommandRunResult(
+            status="TimeLimitExceeded" if timed_out else "Finished",
+            execution_time=self._spent_s,
+            return_code=None if timed_out else 0,
+            stdout="",
+            stderr="",
+        )
+        return answer
+
+    async def _cell(self, code: str) -> bool:
+        """Run a cell, and keep what it said; says whether the time for all of them was enough."""
+        left_s = self._request.total_timeout - self._spent_s
+        if left_s <= 0:
+            return False
+        own_s = self._request.cell_timeout or left_s
+        request = CellRequest(code=code, wall_s=min(left_s, own_s), figures=True)
+        result = await self._sessions.run(self._id, request)
+        self._spent_s += result.run_ms / 1000
+        if result.status is RunStatus.TIMEOUT and left_s <= own_s:
+            return False
+        self._answer.cells.append(CellRunResult.from_result(result))
+        if result.state is StateChange.LOST:
+            self._answer.message = result.state_note or ""
+        return True

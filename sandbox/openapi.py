@@ -36,18 +36,26 @@ _ERRORS = {
     503: "The sandbox failed",
     504: "On /run_code, in place of 429: the code that SandboxFusion's clients try again",
 }
+_SESSION_ERRORS = {
+    404: "There is no such session, and this server knows of none",
+    409: "The session cannot be forked as it is",
+    410: "The session is gone; `detail` says why, and `kind` whose doing it was",
+}
 _NAMED: set[type[BaseModel]] = set()
 
 
-def answers(model: type[BaseModel], media_type: str = "application/json") -> dict[int | str, dict[str, Any]]:
+def answers(
+    model: type[BaseModel], media_type: str = "application/json", *, of_session: bool = False
+) -> dict[int | str, dict[str, Any]]:
     """The `responses=` of a route that answers with `model`, or with lines of it."""
+    errors = _ERRORS | _SESSION_ERRORS if of_session else _ERRORS
     if media_type == "application/json":
         found: dict[int | str, dict[str, Any]] = {200: {"model": model}}
     else:
         _NAMED.add(model)
         lines = {"schema": {"type": "string", "description": f"each line is a {model.__name__}"}}
         found = {200: {"description": "Successful Response", "content": {media_type: lines}}}
-    return found | {code: {"model": ErrorAnswer, "description": text} for code, text in _ERRORS.items()}
+    return found | {code: {"model": ErrorAnswer, "description": text} for code, text in errors.items()}
 
 
 def body_of(model: type[BaseModel]) -> dict[str, Any]:
@@ -77,6 +85,8 @@ def describe(app: FastAPI, settings: SandboxSettings, toolchains: Toolchains) ->
 def _add_caps(components: dict[str, Any], settings: SandboxSettings, toolchains: Toolchains) -> None:
     limits = components["RunLimits"]["properties"]
     limits["wall_s"]["maximum"] = settings.max_wall_s
+    cell_wall = components["CellRequest"]["properties"]["wall_s"]
+    next(each for each in cell_wall["anyOf"] if each["type"] == "number")["maximum"] = settings.max_wall_s
     limits["memory_mb"]["maximum"] = settings.max_memory_mb
     limits["compile_wall_s"]["maximum"] = settings.max_wall_s
     judge_limits = components["JudgeLimits"]["properties"]
@@ -113,7 +123,11 @@ def _needs(toolchain: Toolchain, model: str) -> dict[str, Any]:
     else:
         limits = {"processes": {"minimum": needs.processes}, "memory_mb": {"minimum": needs.memory_mb}}
         never = {"const": False}
-        then = {"limits": {"properties": limits}, "echo_last_expression": never, "figures": never}
+        then = {"limits": {"properties": limits}}
+        if model == "JudgeRequest":
+            then["tests"] = {"items": {"$ref": _REF.format(model="StdioTest")}}
+        else:
+            then |= {"echo_last_expression": never, "figures": never}
     names = [language.name, *language.aliases]
     return {
         "if": {"properties": {"language": {"enum": names}}, "required": ["language"]},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..schemas.errors import ErrorKind, ToolError
-from ..schemas.run import CompileResult, RunRequest, RunResult, RunStatus
+from ..schemas.run import CompileResult, RunLimits, RunRequest, RunResult, RunStatus
 from .command import Command
 from .compiler import Compiler
 from .languages import PYTHON
@@ -33,6 +33,23 @@ class Prepared:
         return self.compile is not None and self.compile.status is not RunStatus.OK
 
 
+def check_limits(limits: RunLimits, settings: SandboxSettings) -> None:
+    """
+    Raises:
+        ToolError: (kind `arguments`) they are more than this server gives.
+    """
+    asked = (
+        ("wall_s", limits.wall_s, settings.max_wall_s),
+        ("memory_mb", limits.memory_mb, settings.max_memory_mb),
+        ("compile_wall_s", limits.compile_wall_s, settings.max_wall_s),
+    )
+    for field, value, most in asked:
+        # Defaults are cut to what there is: who did not ask is not refused.
+        if value > most and (field != "compile_wall_s" or field in limits.model_fields_set):
+            text = f"limits.{field}: {value} is more than this server allows ({most})"
+            raise ToolError(text, ErrorKind.ARGUMENTS)
+
+
 class Programs:
     """The way from a request to a pool, which knows nothing of languages."""
 
@@ -48,17 +65,7 @@ class Programs:
             ToolError: (kind `arguments`) it asks for what this server does not give.
         """
         self.toolchains.check(request)
-        limits, settings = request.limits, self._settings
-        asked = (
-            ("wall_s", limits.wall_s, settings.max_wall_s),
-            ("memory_mb", limits.memory_mb, settings.max_memory_mb),
-            ("compile_wall_s", limits.compile_wall_s, settings.max_wall_s),
-        )
-        for field, value, most in asked:
-            # Defaults are cut to what there is: who did not ask is not refused.
-            if value > most and (field != "compile_wall_s" or field in limits.model_fields_set):
-                text = f"limits.{field}: {value} is more than this server allows ({most})"
-                raise ToolError(text, ErrorKind.ARGUMENTS)
+        check_limits(request.limits, self._settings)
 
     async def prepare(self, request: RunRequest, *, ahead: bool = False, driver: str = "") -> Prepared:
         """Compile the program, if its language is compiled, and say how it is run.

@@ -11,18 +11,22 @@ from .network import NetworkPolicy
 from .pool import Pool
 from .programs import Prepared, Programs
 from .settings import SandboxSettings
+from .siblings import Siblings
 from .toolchains import Toolchains
 
 
 class Runs:
     """The runs of one server."""
 
-    def __init__(self, pool: Pool, settings: SandboxSettings, metrics: Metrics, toolchains: Toolchains) -> None:
+    def __init__(
+        self, pool: Pool, settings: SandboxSettings, metrics: Metrics, toolchains: Toolchains, siblings: Siblings
+    ) -> None:
         self.metrics = metrics
         self.programs = Programs(pool, settings, toolchains)
         self.at_a_time = min(2 * settings.slots, settings.max_per_client or 2 * settings.slots)
         """How many runs of one batch may wait or run at a time."""
         self._network = NetworkPolicy(settings.allow_hosts)
+        self.siblings = siblings
         self._idempotency = Idempotency()
         self._cap = ClientCap(settings.max_per_client)
 
@@ -33,6 +37,9 @@ class Runs:
             OverloadedError: the queue is full, or the client has as many runs as it may.
             SandboxError: the program could not be run.
         """
+        owner = self.siblings.elsewhere(request.idempotency_key)
+        if owner is not None:
+            return await self.siblings.run(owner, request)
         try:
             self.check(request)
             if request.idempotency_key is None:
@@ -54,7 +61,8 @@ class Runs:
         Raises: as `run`.
         """
         try:
-            result = await self.programs.run_prepared(request, prepared)
+            with self._cap.hold(request.client):
+                result = await self.programs.run_prepared(request, prepared)
         except RollboxError as error:
             self.metrics.count_error(error)
             raise

@@ -11,7 +11,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from types import FrameType, FunctionType
 
 import uvicorn
@@ -21,12 +22,17 @@ from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
 from .access import server_token
 from .isolation import Isolation
+from .listening import listening
+from .metrics import Metrics
 from .network import NetworkPolicy
 from .pool import Pool
 from .process_pool import ProcessPool
 from .self_check import check_isolation
 from .server import create_app
+from .sessions import Sessions
 from .settings import SandboxSettings
+from .siblings import Siblings, socket_path
+from .supervisor import supervise
 from .users import Users
 from .zygote_pool import ZygotePool
 
@@ -42,11 +48,14 @@ def serve(settings: SandboxSettings) -> None:
     Raises:
         ConfigError: the address cannot be bound or needs a token, or an isolation layer is missing.
     """
+    if settings.workers > 1 and settings.listen_fd is None:
+        supervise(settings)
+        return
     # uvicorn raises the signal again once it has drained; without this the process would seem to have been killed.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _already_handled)
     _allow_many_descriptors()
-    for fd in (settings.ready_fd, settings.lifeline_fd):
+    for fd in (settings.ready_fd, settings.lifeline_fd, settings.listen_fd):
         if fd is not None:
             os.set_inheritable(fd, False)  # whoever waits for their end must not wait for the zygotes too
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -79,11 +88,15 @@ def _allow_many_descriptors() -> None:
 async def _serve(settings: SandboxSettings) -> None:
     token = server_token(settings)
     isolation = Isolation.parse(settings.isolation)
-    listener = _bound(settings)
-    async with _pool(settings, isolation) as pool:
+    listener = listening(settings) if settings.listen_fd is None else socket.socket(fileno=settings.listen_fd)
+    siblings = Siblings(settings.worker, settings.workers, settings.workers_dir, token)
+    async with _pool(settings, isolation) as pool, siblings, AsyncExitStack() as around:
         layers = await check_isolation(pool, isolation)
+        metrics, sessions = Metrics(pool), None
+        if isinstance(pool, ZygotePool):
+            sessions = await around.enter_async_context(Sessions(pool, settings, metrics))
         config = uvicorn.Config(
-            create_app(pool, settings, layers, token),
+            create_app(pool, settings, layers, token, siblings, metrics, sessions),
             http="httptools",
             lifespan="off",
             log_level="warning",
@@ -91,10 +104,10 @@ async def _serve(settings: SandboxSettings) -> None:
             timeout_graceful_shutdown=settings.drain_s,
         )
         server = _Server(config, settings)
-        async with AsyncExitStack() as around:
+        async with AsyncExitStack() as users:
             if settings.users_socket is not None:
                 url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-                await around.enter_async_context(Users(settings.users_socket, url, server.end_at_once))
+                await users.enter_async_context(Users(settings.users_socket, url, server.end_at_once))
             await server.serve(sockets=[listener])
 
 
@@ -108,16 +121,6 @@ def _pool(settings: SandboxSettings, isolation: Isolation) -> Pool:
     return ZygotePool(settings.slots, settings.queue, preload, network=network, isolation=isolation)
 
 
-def _bound(settings: SandboxSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on host {settings.host!r}, port {settings.port}: {error.strerror or error}"
-        ) from error
-
-
 class _Server(uvicorn.Server):
     """A uvicorn server that says when it is ready, and ends with its parent."""
 
@@ -127,11 +130,28 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self._settings.workers_dir:
+            await self._listen_for_siblings()
         if self._settings.lifeline_fd is not None:
             asyncio.get_running_loop().add_reader(self._settings.lifeline_fd, self._parent_gone)
         if self._settings.ready_fd is not None and sockets:
             os.write(self._settings.ready_fd, f"{sockets[0].getsockname()[1]}\n".encode())
             os.close(self._settings.ready_fd)
+
+    async def _listen_for_siblings(self) -> None:
+        config, path = self.config, socket_path(self._settings.workers_dir, self._settings.worker)
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # of the worker before us
+        kind: Callable[..., asyncio.Protocol] = config.http_protocol_class
+        protocol = partial(kind, config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        self.servers.append(await asyncio.get_running_loop().create_unix_server(protocol, path))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self._settings.workers_dir:
+            with suppress(OSError):
+                os.unlink(socket_path(self._settings.workers_dir, self._settings.worker))
+                os.rmdir(self._settings.workers_dir)  # the last one does it
 
     def _parent_gone(self) -> None:
         assert self._settings.lifeline_fd is not None

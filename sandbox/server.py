@@ -7,7 +7,7 @@ full or the client has too many runs, 503 ours.
 
 from __future__ import annotations
 
-import asyncio
+import json
 import math
 import sys
 from collections.abc import AsyncGenerator
@@ -18,8 +18,8 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from .. import __version__
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
@@ -28,35 +28,50 @@ from ..schemas.run import RunLimits, RunRequest, RunResult
 from .access import BearerAuth
 from .batch import BatchLine, BatchRequest, check_each, stream
 from .disconnect import ClientGoneError, while_connected
+from .http_answers import json_answer
 from .http_body import BodyCap, read_model
 from .judge.judge import Judge
 from .judge.replay import Replay
 from .metrics import CONTENT_TYPE, Metrics
 from .network import NetworkPolicy
-from .notebook import RunJupyterRequest, RunJupyterResponse
 from .openapi import answers, body_of, describe
 from .pool import Pool
 from .runs import Runs
 from .sandbox_fusion import RunCodeRequest, RunCodeResponse
+from .session_errors import SessionRefusedError
+from .session_routes import add_session_routes
+from .sessions import Sessions
 from .settings import SandboxSettings
+from .siblings import ASKED_BY_SIBLING, SessionsByWorker, Siblings
 from .toolchains import Toolchains
+from .totals import added_metrics, added_pools
 
 _CLIENT_CLOSED_REQUEST = 499
-_LARGE_CHARS = 262_144
 
 
 def create_app(
-    pool: Pool, settings: SandboxSettings, layers: tuple[str, ...] = (), token: str | None = None
+    pool: Pool,
+    settings: SandboxSettings,
+    layers: tuple[str, ...] = (),
+    token: str | None = None,
+    siblings: Siblings | None = None,
+    metrics: Metrics | None = None,
+    sessions: Sessions | None = None,
 ) -> FastAPI:
     """The sandbox's HTTP interface to `pool`, which must be open and stay so.
 
     Args:
         layers: names of the isolation layers that were verified, for `/v1/info`.
         token: what clients must show on all routes but `/v1/health` and `/v1/ping`; None asks for none.
+        siblings: the other workers of the server, open; None for one that is alone.
+        sessions: open, too; None for a pool that can have none.
     """
     app = FastAPI(title="Rollbox sandbox", version=__version__)
     toolchains = Toolchains()
-    runs = Runs(pool, settings, Metrics(pool), toolchains)
+    siblings = siblings or Siblings()
+    runs = Runs(pool, settings, metrics or Metrics(pool), toolchains, siblings)
+    if siblings.workers > 1:
+        app.add_middleware(SessionsByWorker, siblings=siblings)
     app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
     if token is not None:
         app.add_middleware(BearerAuth, token=token)  # added last, so it is asked first
@@ -65,9 +80,10 @@ def create_app(
     app.add_exception_handler(ClientGoneError, _client_gone)
     app.add_exception_handler(Exception, _unexpected)
     _add_run_routes(app, runs)
-    _add_notebook_route(app, runs)
+    add_session_routes(app, sessions, siblings)
     _add_judge_route(app, runs)
-    _add_state_routes(app, pool, settings, layers, toolchains)
+    _add_health_routes(app)
+    _add_info_route(app, pool, settings, layers, runs, sessions)
     _add_metrics_route(app, runs)
     describe(app, settings, toolchains)
     return app
@@ -78,7 +94,7 @@ def _add_run_routes(app: FastAPI, runs: Runs) -> None:
     async def run(request: Request) -> Response:
         """Run a program; answers with a RunResult."""
         asked = await read_model(request, RunRequest)
-        return await _json(await while_connected(request, runs.run(asked)))
+        return await json_answer(await while_connected(request, runs.run(asked)))
 
     @app.post("/v1/batch", openapi_extra=body_of(BatchRequest), responses=answers(BatchLine, "application/x-ndjson"))
     async def batch(request: Request) -> StreamingResponse:
@@ -99,7 +115,7 @@ def _add_run_routes(app: FastAPI, runs: Runs) -> None:
         except OverloadedError as error:
             # verl's client retries 504 and nothing else; after a 429 it would count the test as failed.
             return _overloaded(HTTPStatus.GATEWAY_TIMEOUT, error)
-        return await _json(answer)
+        return await json_answer(answer)
 
 
 def _add_judge_route(app: FastAPI, runs: Runs) -> None:
@@ -107,9 +123,12 @@ def _add_judge_route(app: FastAPI, runs: Runs) -> None:
     replay = Replay()
 
     @app.post("/v1/judge", openapi_extra=body_of(JudgeRequest), responses=answers(JudgeLine, "application/x-ndjson"))
-    async def judged(request: Request) -> StreamingResponse:
+    async def judged(request: Request) -> Response:
         """Judge a program by many tests; answers with a line of JSON for each as it ends."""
         asked = await read_model(request, JudgeRequest)
+        owner = runs.siblings.elsewhere(asked.idempotency_key)
+        if owner is not None:
+            return await runs.siblings.forward(request, owner)
         judge.check(asked)
         lines = await replay.lines(asked, judge.lines)
         try:
@@ -128,32 +147,22 @@ async def _after(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenera
             yield line
 
 
-def _add_notebook_route(app: FastAPI, runs: Runs) -> None:
-    @app.post("/run_jupyter", openapi_extra=body_of(RunJupyterRequest), responses=answers(RunJupyterResponse))
-    async def run_jupyter(request: Request) -> Response:
-        """SandboxFusion's call for cells that share their state."""
-        asked = await read_model(request, RunJupyterRequest)
-        try:
-            result = await while_connected(request, runs.run(asked.to_run_request()))
-            return await _json(RunJupyterResponse.from_result(result, len(asked.cells)))
-        except SandboxError as error:
-            return await _json(RunJupyterResponse.from_error(error))
-
-
 def _add_metrics_route(app: FastAPI, runs: Runs) -> None:
     @app.get(
         "/metrics",
         response_class=PlainTextResponse,
         responses={200: {"content": {CONTENT_TYPE: {"schema": {"type": "string"}}}}},
     )
-    async def metrics() -> PlainTextResponse:
+    async def metrics(request: Request) -> PlainTextResponse:
         """Prometheus' text format."""
-        return PlainTextResponse(runs.metrics.text(), media_type=CONTENT_TYPE)
+        texts = [runs.metrics.text()]
+        if ASKED_BY_SIBLING not in request.headers:
+            texts += await runs.siblings.answers("/metrics")
+        text = texts[0] if len(texts) == 1 else added_metrics([each.decode() for each in texts])
+        return PlainTextResponse(text, media_type=CONTENT_TYPE)
 
 
-def _add_state_routes(
-    app: FastAPI, pool: Pool, settings: SandboxSettings, layers: tuple[str, ...], toolchains: Toolchains
-) -> None:
+def _add_health_routes(app: FastAPI) -> None:
     @app.get("/v1/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
@@ -162,8 +171,22 @@ def _add_state_routes(
     async def ping() -> str:
         return "pong"
 
+
+def _add_info_route(
+    app: FastAPI,
+    pool: Pool,
+    settings: SandboxSettings,
+    layers: tuple[str, ...],
+    runs: Runs,
+    sessions: Sessions | None,
+) -> None:
+    toolchains = runs.programs.toolchains
+
     @app.get("/v1/info")
-    async def info() -> dict[str, Any]:
+    async def info(request: Request) -> dict[str, Any]:
+        pools = [asdict(pool.info())]
+        if ASKED_BY_SIBLING not in request.headers:
+            pools += [json.loads(text)["pool"] for text in await runs.siblings.answers("/v1/info")]
         return {
             "version": __version__,
             "languages": await toolchains.versions(),
@@ -171,7 +194,9 @@ def _add_state_routes(
             "packages": pool.packages(),
             "python": ".".join(map(str, sys.version_info[:3])),
             "isolation": list(layers),
-            "pool": asdict(pool.info()),
+            "pool": added_pools(pools),
+            "workers": {"all": settings.workers, "serving": len(pools)},
+            "sessions": None if sessions is None else {"live": sessions.live, "most": settings.max_sessions},
             "allowed_hosts": NetworkPolicy(settings.allow_hosts).names,
             "default_limits": RunLimits().model_dump(),
             "max_per_client": settings.max_per_client,
@@ -179,14 +204,6 @@ def _add_state_routes(
             "max_memory_mb": settings.max_memory_mb,
             "max_body_mb": settings.max_body_mb,
         }
-
-
-async def _json(answer: BaseModel) -> Response:
-    files: dict[str, str] = getattr(answer, "files", {})
-    texts = (getattr(answer, "stdout", ""), getattr(answer, "stderr", ""))
-    large = sum(map(len, (*texts, *files.values()))) > _LARGE_CHARS
-    text = await asyncio.to_thread(answer.model_dump_json) if large else answer.model_dump_json()
-    return Response(text, media_type="application/json")
 
 
 def _error(status: int, kind: ErrorKind, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -198,6 +215,8 @@ def _overloaded(status: int, error: OverloadedError) -> JSONResponse:
 
 
 async def _rollbox_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, SessionRefusedError):
+        return _error(error.status, error.kind, str(error))
     if isinstance(error, ToolError):
         return _error(HTTPStatus.UNPROCESSABLE_ENTITY, error.kind, str(error))
     if isinstance(error, OverloadedError):
@@ -207,7 +226,16 @@ async def _rollbox_error(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, ErrorKind.ARGUMENTS, str(error.detail), dict(error.headers or {}))
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
+    return _error(error.status_code, ErrorKind.ARGUMENTS, str(error.detail), headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """All that the path has. The framework names those of its first route only."""
+    matching = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in matching for method in getattr(route, "methods", None) or ()}
 
 
 async def _client_gone(request: Request, error: Exception) -> Response:

@@ -23,7 +23,14 @@ class SandboxSettings(BaseModel):
         queue: requests that may wait for a slot; one more is answered with 429.
         allow_hosts: hosts that programs may be allowed to reach, by name and port, with commas between:
             `pypi.org:443,10.0.0.5:8000`. A program reaches those of them that its request names too.
+        workers: processes that share the address, each with its own pool: slots, queue and `max_per_client` are divided
+            among them.
+        worker: number of this server among those; ids of its sessions begin with `s{worker}-`.
+        listen_fd, workers_dir: what a worker is given: the descriptor of its listening socket, and the private folder
+            with the sockets by which workers reach each other.
         max_body_mb: the largest request body. `max_wall_s`, `max_memory_mb`: the most that a request may ask for.
+        max_sessions, max_sessions_per_client: live sessions in all, and of each client; one more is answered with 429.
+        session_idle_s: how long a session may be without a cell. session_lifetime_s: how long it may live.
         max_per_client: runs that one `client` may have waiting or running; one more is answered with 429. 0: no cap.
         token_file: a file with the token that clients must show, in place of the variable ROLLBOX_SANDBOX_TOKEN.
         insecure: serve without a token even where other machines can connect.
@@ -44,13 +51,21 @@ class SandboxSettings(BaseModel):
     slots: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=4096)
     queue: int = Field(default=1024, ge=0)
     allow_hosts: str = ""
+    workers: int = Field(default=1, ge=1, le=256)
+    worker: int = Field(default=0, ge=0)
+    listen_fd: int | None = Field(default=None, ge=3)
+    workers_dir: str = ""
     max_body_mb: int = Field(default=96, ge=1, le=1024)
     max_wall_s: float = Field(default=600.0, gt=0, le=3600)
     max_memory_mb: int = Field(default=16_384, ge=16)
+    max_sessions: int = Field(default=1024, ge=0)
+    max_sessions_per_client: int = Field(default=1024, ge=1)
+    session_idle_s: float = Field(default=1800.0, gt=0)
+    session_lifetime_s: float = Field(default=86_400.0, gt=0)
     max_per_client: int = Field(default=0, ge=0)
     token_file: str = ""
     insecure: bool = False
     drain_s: int = Field(default=30, ge=0)
     ready_fd: int | None = Field(default=None, ge=3)
-    lifeline_fd: int | None = Field(default=None, ge=3)
+    lifeline_fd: int | None = Field(default=None, ge=0)
     users_socket: str | None = None

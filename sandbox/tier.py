@@ -7,6 +7,7 @@ from collections import deque
 
 from ..schemas.errors import RollboxError, SandboxError
 from .failures import explained
+from .family import Family
 from .jail.frames import Failure
 from .slot import Slot
 from .zygote import JailParts, Zygote
@@ -99,6 +100,19 @@ class Tier:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self._slot_ready(waiter.result())  # handed over in the turn of the cancellation
             raise
+
+    async def family(self) -> Family:
+        """A new slot for a session, apart from those for runs. It is not open yet.
+
+        Raises:
+            SandboxError: none can be made.
+        """
+        zygote = self._zygote
+        if zygote is None:
+            task = self.warm_up()
+            assert task is not None
+            zygote = await asyncio.shield(task)
+        return Family(zygote.new_channel(), zygote.reap)
 
     def _slot_ready(self, slot: Slot) -> None:
         while self._waiting:

@@ -16,11 +16,12 @@ from .command import Command
 from .jail import policy
 from .jail.frames import JobLimits, Outcome
 
-_MEMORY_ERROR = re.compile(r"(?:\w+\.)*_?\w*MemoryError\b")
+MEMORY_ERROR = re.compile(r"(?:\w+\.)*_?\w*MemoryError\b")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _OWN_LINE = re.compile(rf'^  File "{policy.WORK_DIR}/_*main\.py", line (\d+)', re.MULTILINE)
+_BY_ITSELF = (RunStatus.OK, RunStatus.ERROR)
 _LARGE_BYTES = 262_144
-_BY_REASON = {"wall": RunStatus.TIMEOUT, "memory": RunStatus.MEMORY, "server": RunStatus.OUTPUT_LIMIT}
+BY_REASON = {"wall": RunStatus.TIMEOUT, "memory": RunStatus.MEMORY, "server": RunStatus.OUTPUT_LIMIT}
 
 
 async def judged(
@@ -55,6 +56,9 @@ def judge(
     last_line = error_text.rstrip().rpartition("\n")[2]
     out_of_memory = _ran_out_of_memory(code, last_line) if command is None else _refused(code, error_text, command)
     status = _status(outcome, limits, code, out_of_memory=out_of_memory)
+    # A program may have ended by itself before it could be stopped; it wrote too much all the same.
+    if status in _BY_ITSELF and max(stdout.total_bytes, stderr.total_bytes) > request.limits.output_kill_mb << 20:
+        status = RunStatus.OUTPUT_LIMIT
     of_python = command is None
     files = outcome["files"]
     return RunResult(
@@ -67,7 +71,8 @@ def judge(
         stderr_bytes=stderr.total_bytes,
         stdout_truncated=stdout.truncated,
         stderr_truncated=stderr.truncated,
-        hint=_unfetched(outcome) or (_hint(request, last_line) if of_python else None),
+        hint=left_out(outcome["unfetched"])
+        or (hint(last_line, has_stdin=request.stdin is not None) if of_python else None),
         error_line=_error_line(error_text) if of_python and code == 1 and status is not RunStatus.TIMEOUT else None,
         last_expression=_value(files.pop(policy.VALUE_FILE, None)) if request.echo_last_expression else None,
         figures=[files.pop(name) for name in policy.FIGURE_FILES if name in files] if request.figures else [],
@@ -90,7 +95,7 @@ def _value(content: str | None) -> str | None:
 
 
 def _ran_out_of_memory(code: int, last_line: str) -> bool:
-    return code == 1 and _MEMORY_ERROR.match(last_line) is not None
+    return code == 1 and MEMORY_ERROR.match(last_line) is not None
 
 
 def _refused(code: int, error_text: str, command: Command) -> bool:
@@ -99,8 +104,8 @@ def _refused(code: int, error_text: str, command: Command) -> bool:
 
 
 def _status(outcome: Outcome, limits: JobLimits, code: int, *, out_of_memory: bool) -> RunStatus:
-    if outcome["reason"] in _BY_REASON:
-        return _BY_REASON[outcome["reason"]]
+    if outcome["reason"] in BY_REASON:
+        return BY_REASON[outcome["reason"]]
     if code == -signal.SIGXCPU:
         return RunStatus.TIMEOUT
     # The kernel's second answer to too much CPU time, for a program that caught the first.
@@ -111,15 +116,17 @@ def _status(outcome: Outcome, limits: JobLimits, code: int, *, out_of_memory: bo
     return RunStatus.OK if code == 0 else RunStatus.ERROR
 
 
-def _unfetched(outcome: Outcome) -> str | None:
-    if not outcome["unfetched"]:
+def left_out(unfetched: dict[str, int]) -> str | None:
+    """What to say of files that were too large to send back."""
+    if not unfetched:
         return None
-    sizes = ", ".join(f"{name} ({size} bytes)" for name, size in outcome["unfetched"].items())
+    sizes = ", ".join(f"{name} ({size} bytes)" for name, size in unfetched.items())
     return f"too large to send back: {sizes}"
 
 
-def _hint(request: RunRequest, last_line: str) -> str | None:
-    if last_line.startswith("EOFError") and request.stdin is None:
+def hint(last_line: str, *, has_stdin: bool) -> str | None:
+    """Advice on a common mistake of Python programs, by the last line of stderr."""
+    if last_line.startswith("EOFError") and not has_stdin:
         return "no stdin is attached, so input() has nothing to read: put the data in the code, or pass `stdin`"
     if last_line.startswith("SyntaxError: 'await' outside"):
         return (

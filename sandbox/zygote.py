@@ -40,6 +40,7 @@ class JailParts:
     interpreter: Interpreter
     bundle: int
     seccomp: bytes
+    session_seccomp: bytes
     isolation: Isolation
     hosts: str
 
@@ -106,6 +107,7 @@ class Zygote:
             namespaces=self._parts.isolation.namespaces(policy.ALL_NAMESPACES),
             slot_namespaces=self._parts.isolation.namespaces(policy.SLOT_NAMESPACES),
             seccomp=base64.b64encode(self._parts.seccomp).decode("ascii"),
+            session_seccomp=base64.b64encode(self._parts.session_seccomp).decode("ascii"),
         )
 
     def _readable(self) -> None:
@@ -138,6 +140,14 @@ class Zygote:
         Raises:
             SandboxError: the zygote is gone.
         """
+        return Slot(self.new_channel(), on_ready, on_lost)
+
+    def new_channel(self) -> socket.socket:
+        """Have a slot made; returns our end of its channel.
+
+        Raises:
+            SandboxError: the zygote is gone.
+        """
         if self._channel is None:
             raise SandboxError("the zygote is gone")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -148,7 +158,7 @@ class Zygote:
             raise SandboxError(f"the zygote does not answer: {error.strerror}") from error
         finally:
             theirs.close()
-        return Slot(ours, on_ready, on_lost)
+        return ours
 
     def reap(self) -> None:
         """Let the zygote look for slots that have ended."""

@@ -11,18 +11,20 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from ..schemas.errors import ConfigError, SandboxError
+from ..schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
 from ..schemas.run import RunRequest, RunResult
+from ..schemas.session import SessionRequest
 from .admission import Admission
 from .capture import Capture
 from .command import Command
 from .failures import NotStartedError
-from .imports import tier_of
+from .family import Family
+from .imports import tier_for, tier_of
 from .interpreter import Interpreter
 from .isolation import FULL_ISOLATION, Isolation
 from .jail import tiers
 from .jail.bundle import bundle
-from .job import fetched_names, is_large, job_limits, slot_job
+from .job import fetched_names, is_large, job_limits, session_job, slot_job
 from .launch import memory_file
 from .network import NO_NETWORK, Forwarding, NetworkPolicy
 from .pool import PoolInfo, check_python, installed
@@ -32,6 +34,7 @@ from .zygote import JailParts
 
 # A zygote's own memory counts against a program's limit: one with less room than this starts an interpreter of its own.
 _ROOM_BYTES = 32 << 20
+_SESSION_ROOM_BYTES = 4 << 20
 _BACKSTOP_S = 60.0
 _ATTEMPTS = 3
 
@@ -64,8 +67,8 @@ class ZygotePool:
         self._admission = Admission(slots, queue)
         self._bundle = memory_file(bundle())
         self._network = network
-        filter_ = isolation.seccomp_filter()
-        parts = JailParts(Interpreter.current(), self._bundle, filter_, isolation, network.etc_hosts)
+        filters = isolation.seccomp_filter(), isolation.seccomp_filter(for_sessions=True)
+        parts = JailParts(Interpreter.current(), self._bundle, *filters, isolation, network.etc_hosts)
         # One more than can run: a slot is made ready again while the next call is in another.
         self._tiers = {name: Tier(name, parts, slots + 1) for name in tiers.MODULES}
 
@@ -97,6 +100,30 @@ class ZygotePool:
 
     def packages(self) -> dict[str, dict[str, str]]:
         return {name: installed(tiers.MODULES[name]) for name in self._tiers}
+
+    @property
+    def admission(self) -> Admission:
+        """What runs and cells wait for."""
+        return self._admission
+
+    async def open_session(self, request: SessionRequest) -> tuple[str, Family]:
+        """A slot with a session that has no cells yet, and the name of its tier. It takes no place of the admission.
+
+        Raises:
+            ToolError: (kind `arguments`) the request cannot be served as it is; the text names the field.
+            SandboxError: the session could not be opened.
+        """
+        tier = self._tiers[tier_for(request.packages)]
+        job = await asyncio.to_thread(session_job, request) if is_large(request) else session_job(request)
+        family = await tier.family()
+        await family.open(job)
+        held_bytes = 0 if tier.zygote is None else tier.zygote.data_bytes
+        if held_bytes + _SESSION_ROOM_BYTES > request.limits.memory_mb << 20:
+            family.close()
+            least_mb = (held_bytes + _SESSION_ROOM_BYTES >> 20) + 1
+            text = f"limits.memory_mb: a session of the tier {tier.name!r} needs {least_mb} at least"
+            raise ToolError(text, ErrorKind.ARGUMENTS)
+        return tier.name, family
 
     async def run(self, request: RunRequest, command: Command | None = None, code_object: bytes = b"") -> RunResult:
         if command is None:

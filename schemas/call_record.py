@@ -23,7 +23,8 @@ class CallRecord(BaseModel):
         executed: the tool really ran (False for parse errors, unknown tools, refused arguments, excess calls).
         retries: attempts after the first.
         queue_ms: time spent waiting for a free slot; `run_ms`: time the tool itself took.
-        output_chars: characters of the tool's text before truncation; `shown_chars`: after it.
+        output_chars: characters of the tool's text before truncation; `shown_chars`: after it. `shown_tokens`: where
+            the output is limited by tokens.
         tool_reward: what `execute` returned as the step reward.
         token_span: [start, end) in `response_ids` of the context that holds the answer; None until it is appended.
         metrics: what `execute` returned as its metrics dictionary.
@@ -47,6 +48,7 @@ class CallRecord(BaseModel):
     run_ms: float = 0.0
     output_chars: int = 0
     shown_chars: int = 0
+    shown_tokens: int | None = None
     truncated: bool = False
     tool_reward: float = 0.0
     token_span: tuple[int, int] | None = None

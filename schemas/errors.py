@@ -5,6 +5,7 @@
      ├── ToolError          the model's doing; its text goes back to the model
      └── InfraError         ours; retried within the deadline, then the sample is masked, never scored 0
           ├── SandboxError      a sandbox server cannot be reached, or could not run the code
+          │    └── SessionLostError   a session is gone: expired, or lost with its server
           ├── OverloadedError   a full queue; carries when to come back
           └── EngineError       an inference engine failed
 
@@ -76,6 +77,10 @@ class InfraError(RollboxError):
 
 class SandboxError(InfraError):
     """The sandbox could not be reached, or failed before or while running the code."""
+
+
+class SessionLostError(SandboxError):
+    """A session is gone, with all its state, through no doing of its cells. The message says why."""
 
 
 class OverloadedError(InfraError):

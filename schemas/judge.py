@@ -12,20 +12,24 @@ from .errors import ErrorKind
 from .run import MAX_CODE_CHARS, MAX_FILES_BYTES, NO_OTHER_KEYS, Base64, CompileResult, RunLimits, WorkDirPath
 from .validation import number
 
-MAX_TESTS = 4096
+MAX_TESTS = 1024
 
 
 class StdioTest(BaseModel):
-    """A run of the whole program. Attributes: stdin: what it reads. expected_stdout: what it should print."""
+    """A run of the whole program. Attributes:
+    stdin: what it reads. expected_stdout: what it should print; None is content with anything.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     stdin: str = Field(default="", max_length=MAX_FILES_BYTES)
-    expected_stdout: str = Field(default="", max_length=MAX_FILES_BYTES)
+    expected_stdout: str | None = Field(default="", max_length=MAX_FILES_BYTES)
 
 
 class CallTest(BaseModel):
     """A call of one function of a Python program, whose `if __name__ == "__main__"` does not run.
+
+    Names that such programs use without an import, as `List` and `deque`, are those of the standard library.
 
     Attributes:
         function: a function of the program, or else a method of its class `Solution`.
@@ -33,7 +37,7 @@ class CallTest(BaseModel):
             values that will do.
     """
 
-    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(extra="forbid")
 
     function: str = Field(max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     arguments: list[JsonValue] = Field(default_factory=list)
@@ -124,7 +128,8 @@ class JudgeRequest(BaseModel):
         idempotency_key: a repeated key gets the first answer for ten minutes.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    # Python's own JSON, with NaN and Infinity: pydantic would send null in their place.
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
     code: str = Field(max_length=MAX_CODE_CHARS)
     language: str = Field(default="python", max_length=64)
@@ -143,22 +148,33 @@ class JudgeRequest(BaseModel):
         Args:
             in_outs: `inputs` and `outputs`, lists of equal length: texts, or lists of lines. With `fn_name` these are
                 arguments and values of a function: texts that hold one JSON value per line, or the values themselves,
-                where a list with one value stands for the value too.
+                where a list with one value stands for the value too. Or `assert_case`: statements, each of which is
+                a test when it is run after the program.
             fields: of the request, such as `comparison` and `limits`.
 
         Raises:
             ValueError: `in_outs` is not of this shape; the text names the part.
         """
+        if in_outs.get("assert_case"):
+            tests = [StdioTest(stdin=_text(each), expected_stdout=None) for each in in_outs["assert_case"]]
+            return cls(code=f"{code}\n\n{_RUN_STDIN}", tests=tests, **fields)
         inputs, outputs = in_outs.get("inputs"), in_outs.get("outputs")
         if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
             raise ValueError("in_outs: 'inputs' and 'outputs' must be lists of equal length")
         function = in_outs.get("fn_name")
         pairs = zip(inputs, outputs, strict=True)
         if function is None:
-            tests: list[Any] = [StdioTest(stdin=_text(given), expected_stdout=_text(told)) for given, told in pairs]
-        else:
-            tests = [_call(function, index, given, told) for index, (given, told) in enumerate(pairs)]
-        return cls(code=code, tests=tests, **fields)
+            tests = [StdioTest(stdin=_text(given), expected_stdout=_text_or_none(told)) for given, told in pairs]
+            return cls(code=code, tests=tests, **fields)
+        calls = [_call(function, index, given, told) for index, (given, told) in enumerate(pairs)]
+        return cls(code=code, tests=calls, **fields)
+
+
+_RUN_STDIN = "exec(__import__('sys').stdin.read())\n"
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else _text(value)
 
 
 def _text(value: Any) -> str:
@@ -254,7 +270,8 @@ class JudgeError(BaseModel):
 class JudgeLine(BaseModel):
     """One line of the answer, of which one part is set: first `compiled`, then `test`s as they end, last `summary`.
 
-    An `error` takes the place of the summary when the request turns out to be at fault.
+    An `error` ends the answer when the request turns out to be at fault: a checker that does not compile, files that do
+    not fit.
     """
 
     model_config = ConfigDict(extra="forbid")

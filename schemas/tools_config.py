@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from .tool import ToolSchema
+from .validation import nearest
+
+KINDS = ("native", "function", "mcp")
 
 
 class ToolEntry(BaseModel):
-    """One tool: the class to load, its configuration, and optionally the schema shown to the model."""
+    """One tool: what to load, its configuration, and optionally the schema shown to the model.
+
+    Attributes:
+        class_name: dotted name of a tool class (`native`), or of a function (`function`). An MCP server needs none.
+        config: the tool's own settings, and `type`: `native`, `function` or `mcp`.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
-    class_name: str
+    class_name: str = ""
     config: dict[str, Any] = Field(default_factory=dict)
     tool_schema: ToolSchema | None = None
 
-    @field_validator("class_name")
+    @property
+    def kind(self) -> str | None:
+        """`config.type`; None where it is not given."""
+        return self.config.get("type")
+
+    @field_validator("config", mode="before")
     @classmethod
-    def _dotted(cls, value: str) -> str:
-        if not all(part.isidentifier() for part in value.split(".")) or "." not in value:
-            raise ValueError("must be 'package.module.ClassName'")
+    def _empty(cls, value: Any) -> Any:
+        return {} if value is None else value  # `config:` with nothing behind it
+
+    @field_validator("config")
+    @classmethod
+    def _known_type(cls, value: dict[str, Any]) -> dict[str, Any]:
+        kind = value.get("type", "native")
+        if kind not in KINDS:
+            raise ValueError(f"type must be one of {', '.join(KINDS)}, not {kind!r}{nearest(str(kind), KINDS)}")
         return value
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        name = self.class_name
+        if not name and self.kind == "mcp":
+            return self
+        if not all(part.isidentifier() for part in name.split(".")) or "." not in name:
+            raise ValueError(f"class_name must be 'package.module.Name', not {name!r}")
+        return self
 
 
 class ToolsConfig(BaseModel):

@@ -92,6 +92,8 @@ class Trajectory(BaseModel):
         messages: the conversation as text, the tool messages included.
         prompt_ids: [P] ids. response_ids: [R] ids, generated and context alike, as sampled.
         response_mask: [R], 1 for a generated token, 0 for context. response_logprobs: [R], 0.0 where the mask is 0.
+        token_exact: the ids and logprobs are those that were sampled. False for a chat server: the ids are those of its
+            text in a local tokenizer, the logprobs are 0.0; not for training.
         draft_calls: calls inside a closed `<think>`, which were not run.
         infra_failed: something failed through our fault: leave the sample out of loss and score.
     """
@@ -110,6 +112,7 @@ class Trajectory(BaseModel):
     records: list[CallRecord] = Field(default_factory=list)
     tool_rewards: dict[str, float] = Field(default_factory=dict)
     stop_reason: StopReason
+    token_exact: bool = True
     draft_calls: int = 0
     infra_failed: bool = False
     error: str | None = None

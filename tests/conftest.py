@@ -15,14 +15,25 @@ from rollbox.rollout.chat_template import Tokenizer
 from rollbox.schemas.errors import EngineError
 from rollbox.schemas.generation import SamplingParams, TokenOutput
 
-# The tests of tests/verl run in an environment of their own (`make test-verl`).
-collect_ignore = [] if importlib.util.find_spec("verl") else ["verl"]
+from .docker.fixtures import compose, container, docker_env
+
+__all__ = ["compose", "container", "docker_env"]  # fixtures of the suites that run on the container too
+# These run in environments of their own (`make test-verl`, `make test-verl-compat`, `make test-vllm`).
+_NEEDED = {"verl": "verl", "verl_compat": "verl", "vllm": "vllm"}
+collect_ignore = [folder for folder, module in _NEEDED.items() if importlib.util.find_spec(module) is None]
+_WITH_IMAGE_S = 1200
 CASES_FILE = Path(__file__).parent / "cases" / "cases.yaml"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     help_text = "address of a sandbox server to run the adversarial and conformance suites against, and nothing else"
     parser.addoption("--sandbox-url", default=os.environ.get("ROLLBOX_TEST_SANDBOX_URL", ""), help=help_text)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "docker" in item.keywords:  # the first of them waits for the engine, the base and the image
+            item.add_marker(pytest.mark.timeout(_WITH_IMAGE_S))
 
 
 @pytest.fixture(scope="session")
@@ -49,11 +60,11 @@ def random_model_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
+        hidden_size=64,
+        intermediate_size=128,
         num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        num_attention_heads=2,  # of 32, the smallest that vLLM's CPU kernels take
+        num_key_value_heads=1,
         max_position_embeddings=512,
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,

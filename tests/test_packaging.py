@@ -26,7 +26,19 @@ def test_every_folder_is_type_checked() -> None:
     assert links == expected
 
 
-@pytest.mark.parametrize("pattern", ["tools_config/*.yaml", "retrieval/corpus/*", "demo/data/*", "demo/templates/*"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "tools_config/*.yaml",
+        "recipes/*.yaml",
+        "recipes/*/*.yaml",
+        "retrieval/corpus/*",
+        "demo/data/*",
+        "demo/templates/*",
+        "viewer/templates/*",
+        "viewer/static/*",
+    ],
+)
 def test_data_files_are_installed(pattern: str) -> None:
     assert list(ROOT.glob(pattern))
     assert pattern in PROJECT["tool"]["setuptools"]["package-data"]["rollbox"]
@@ -34,3 +46,12 @@ def test_data_files_are_installed(pattern: str) -> None:
 
 def test_nothing_else_lies_at_the_root_of_the_package() -> None:
     assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
+
+
+def test_every_folder_is_in_the_image() -> None:
+    """Where the Dockerfile installs the package, what is not excepted from .dockerignore is missing."""
+    excepted = {
+        line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")
+    }
+    assert excepted >= {folder.relative_to(ROOT).parts[0] for folder in FOLDERS}
+    assert excepted >= {"__init__.py", "py.typed", "pyproject.toml", "constraints.txt", "compose.yaml"}

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..schemas.errors import ConfigError
 from ..schemas.tool import ToolResponse, ToolSchema
 from ..schemas.validation import validated
+from .slots import Slots
 
 ToolReturn = tuple[ToolResponse, float, dict[str, Any]]
 
 
 class ToolConfig(BaseModel):
-    """Base of each tool's `config:` block. Unknown keys are errors; `type` is verl's and must be `native`."""
+    """Base of each tool's `config:` block. Unknown keys are errors.
+
+    Attributes:
+        type: verl's, and `native` for every class.
+        max_concurrency: calls of this tool that may run at a time in this process; more wait. None: no limit.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     type: str = "native"
+    max_concurrency: int | None = Field(default=None, ge=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +41,18 @@ class CallContext:
     Attributes:
         turn: index of the assistant turn that made the call, from 0.
         deadline: `time.monotonic()` seconds by which the call must have answered.
+        create_kwargs: what the data set gives this tool for the sample.
     """
 
     trajectory_id: str
     turn: int
     deadline: float
+    create_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ground_truth(self) -> Any:
+        """The sample's answer, where the data set put one into `create_kwargs`."""
+        return self.create_kwargs.get("ground_truth")
 
     def remaining_s(self) -> float:
         return max(0.0, self.deadline - time.monotonic())
@@ -71,6 +85,8 @@ class BaseTool:
 
     config_model: ClassVar[type[ToolConfig]] = ToolConfig
     default_schema: ClassVar[dict[str, Any] | None] = None
+    example: ClassVar[dict[str, Any] | None] = None
+    """Arguments with which `rollbox tools check` calls the tool."""
 
     def __init__(self, config: dict[str, Any] | None = None, tool_schema: Any = None) -> None:
         where = type(self).__name__
@@ -84,6 +100,8 @@ class BaseTool:
             schema = schema.model_dump(exclude_unset=True, exclude_none=True)
         self.tool_schema: ToolSchema = validated(ToolSchema, schema, f"{where}: tool_schema")
         self.name: str = self.tool_schema.function.name
+        limit = self.config.max_concurrency
+        self.slots = Slots(limit) if limit is not None else None
 
     def get_openai_tool_schema(self) -> ToolSchema | None:
         """The schema used when the YAML gives none."""

@@ -62,7 +62,8 @@ def _read(value: Any, types: set[str], schema: Mapping[str, Any]) -> tuple[Any, 
         found = _read_text(value.strip(), types)
         if found is not None:
             return found
-    if "array" in types and not isinstance(value, dict | list):
+    # A string that begins like a list was meant as one, and is broken: to wrap it would hide that.
+    if "array" in types and not isinstance(value, dict | list) and not str(value).lstrip().startswith("["):
         item_types = _types(schema.get("items", {}))
         if not item_types or _fits(value, item_types):
             return [value], "the list"

@@ -25,7 +25,7 @@ def own_traceback(stderr: str, work_dir: str = "/workspace/") -> str:
         frame = _FRAME.match(line)
         if frame:
             name = frame.group(1)
-            skipping = not (name.startswith((work_dir, "<string>")))
+            skipping = not name.startswith((work_dir, "<string>", "<cell "))
         elif not line.startswith("    "):
             skipping = False
         if not skipping:

@@ -5,56 +5,49 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
-from ..sandbox.bearer import check_token
-from ..sandbox.client import Sandbox, check_url
-from ..schemas.errors import ConfigError, ErrorKind, ToolError
-from ..schemas.run import RunLimits, RunRequest, RunResult, RunStatus
-from ..schemas.tool import ToolResponse
-from . import sandbox_connection
-from .base import BaseTool, CallContext, ToolConfig, ToolReturn
+from ..schemas.errors import ErrorKind, ToolError
+from ..schemas.run import RunRequest, RunResult, RunStatus
+from ..schemas.tool import ToolResponse, ToolSchema
+from .base import ToolReturn
+from .images import image_of, require_pillow
 from .program_text import own_traceback, strip_fence
+from .sandbox_tool import (
+    SandboxTool,
+    SandboxToolConfig,
+    TrajectoryState,
+    deadline_s_of,
+    error_kind,
+    metrics_of,
+    state_note,
+)
 
-_ERROR_KINDS = {
-    RunStatus.ERROR: ErrorKind.USER_CODE,
-    RunStatus.TIMEOUT: ErrorKind.TIMEOUT,
-    RunStatus.MEMORY: ErrorKind.MEMORY,
-    RunStatus.OUTPUT_LIMIT: ErrorKind.OUTPUT_LIMIT,
-    RunStatus.COMPILE_ERROR: ErrorKind.USER_CODE,
-}
+__all__ = ["PythonExecutorConfig", "PythonExecutorTool", "describe", "error_kind"]
 
 
-class PythonExecutorConfig(ToolConfig):
-    """Attributes:
-    sandbox_url: address of a sandbox server, or `embedded` for one that this process starts.
-    sandbox_token: the server's token; None takes it from the variable ROLLBOX_SANDBOX_TOKEN, where that is set.
-    timeout_sec: seconds that a program may run (time in the queue not counted).
-    memory_mb: MiB of the whole process tree. output_bytes: bytes kept of each stream.
+class PythonExecutorConfig(SandboxToolConfig):
+    """Settings as in `SandboxToolConfig`, and:
+
+    Attributes:
+        echo_last_expression: show the value of a final bare expression, as an interactive session does.
+        figures: answer with the matplotlib figures that are open at the end, as images; for models that see them.
+        keep_files: files that a program writes under a name that stands in its text are there for the trajectory's
+            next program (see `kept_files`). keep_files_mb: MiB of them at most.
     """
 
-    sandbox_url: str = sandbox_connection.EMBEDDED
-    sandbox_token: str | None = Field(default=None, repr=False)
-    timeout_sec: float = Field(default=10.0, gt=0, le=3600)
-    memory_mb: int = Field(default=1024, ge=16)
-    output_bytes: int = Field(default=16_384, ge=256)
-
-    @field_validator("sandbox_url")
-    @classmethod
-    def _address(cls, value: str) -> str:
-        try:
-            return value if value == sandbox_connection.EMBEDDED else check_url(value)
-        except ConfigError as error:
-            raise ValueError(f"{error}, or the word 'embedded'") from error
-
-    @field_validator("sandbox_token")
-    @classmethod
-    def _token(cls, value: str | None) -> str | None:
-        return None if value is None else check_token(value, "sandbox_token")  # as ConfigError: it shows no value
+    echo_last_expression: bool = False
+    figures: bool = False
+    keep_files: bool = False
+    keep_files_mb: int = Field(default=16, ge=1, le=32)
 
 
-class PythonExecutorTool(BaseTool):
-    """Runs each program in a fresh jail; nothing is kept between calls."""
+class PythonExecutorTool(SandboxTool):
+    """Runs each program in a fresh jail, or `stateful` as the next cell of the trajectory's session.
+
+    Raises:
+        ConfigError: `figures` without Pillow; and as `BaseTool`.
+    """
 
     config_model = PythonExecutorConfig
     config: PythonExecutorConfig
@@ -71,9 +64,22 @@ class PythonExecutorTool(BaseTool):
         },
     }
 
+    example: ClassVar[dict[str, Any] | None] = {"code": "print(6 * 7)"}
+
     def __init__(self, config: dict[str, Any] | None = None, tool_schema: Any = None) -> None:
         super().__init__(config, tool_schema)
-        self._connected: dict[asyncio.AbstractEventLoop, asyncio.Task[Sandbox]] = {}
+        self.max_kept_bytes = self.config.keep_files_mb * 2**20
+        if self.config.figures:
+            require_pillow(f"{type(self).__name__}: config.figures")
+
+    def get_openai_tool_schema(self) -> ToolSchema | None:
+        """The default schema; it says whether anything is kept."""
+        schema = super().get_openai_tool_schema()
+        if schema is not None and self.config.stateful:
+            schema.function.description = (
+                "Run Python code and return what it prints. Variables, imports and files stay for the next call."
+            )
+        return schema
 
     async def execute(self, instance_id: str, parameters: dict[str, Any], **kwargs: Any) -> ToolReturn:
         """Run `parameters["code"]`. A program's own failure is an answer, with its kind in the metrics.
@@ -82,57 +88,58 @@ class PythonExecutorTool(BaseTool):
             ToolError: `code` is missing or no text.
             SandboxError, OverloadedError: the sandbox failed or stayed full until the deadline.
         """
-        request = self._request(parameters)
-        context = kwargs.get("context")
-        deadline_s = context.remaining_s() if isinstance(context, CallContext) else None
-        sandbox = await self._sandbox()
-        result, retries = await sandbox.run_counted(request, deadline_s=deadline_s)
-        metrics: dict[str, Any] = {
-            "queue_ms": result.queue_ms,
-            "run_ms": result.start_ms + result.run_ms,
-            "cpu_ms": result.cpu_ms,
-            "retries": retries,
-            "truncated": result.stdout_truncated or result.stderr_truncated,
-        }
-        if result.status is not RunStatus.OK:
-            metrics |= {"error_kind": error_kind(result), "error": _last_line(result)}
-        return ToolResponse(text=describe(result, self.config)), 0.0, metrics
+        code = _code_of(parameters)
+        state = self._state(instance_id)
+        result, retries = await self._run(code, state, deadline_s_of(kwargs))
+        metrics = metrics_of(result, retries)
+        if not self.config.echo_last_expression:
+            result = result.model_copy(update={"last_expression": None})  # cells send it unasked
+        text = describe(result, self.config)
+        if self.config.keep_files and not self.config.stateful and not state.files.update(result.files):
+            text += f"\n(The files are more than {self.config.keep_files_mb} MiB, and were not kept.)"
+        images = await asyncio.to_thread(_images, result.figures) if result.figures else None
+        return ToolResponse(text=text, image=images), self._rewarded(result, state), metrics
 
-    async def aclose(self) -> None:
-        if self._connected.pop(asyncio.get_running_loop(), None) is not None:
-            await sandbox_connection.release(self.config.sandbox_url, self.config.sandbox_token)
-
-    async def _sandbox(self) -> Sandbox:
-        loop = asyncio.get_running_loop()
-        task = self._connected.get(loop)
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
-            acquiring = sandbox_connection.acquire(self.config.sandbox_url, self.config.sandbox_token)
-            task = self._connected[loop] = asyncio.create_task(acquiring)
-        return await asyncio.shield(task)
-
-    def _request(self, parameters: dict[str, Any]) -> RunRequest:
-        code = parameters.get("code") if isinstance(parameters, dict) else None
-        if not isinstance(code, str) or not code.strip():
-            raise ToolError("Wrong arguments: 'code' must be a non-empty string.", ErrorKind.ARGUMENTS)
-        limits = RunLimits(
-            wall_s=self.config.timeout_sec, memory_mb=self.config.memory_mb, output_bytes=self.config.output_bytes
-        )
+    async def _run(self, code: str, state: TrajectoryState, deadline_s: float | None) -> tuple[RunResult, int]:
+        if self.config.stateful:
+            return await self._run_cell(code, state, deadline_s, figures=self.config.figures), 0
+        if self.config.keep_files:
+            state.files.note(code)
         try:
-            return RunRequest(code=strip_fence(code), limits=limits)
+            request = RunRequest(
+                code=code,
+                limits=self.config.limits,
+                files=state.files.files,
+                fetch_files=sorted(state.files.names) if self.config.keep_files else [],
+                echo_last_expression=self.config.echo_last_expression,
+                figures=self.config.figures,
+            )
         except ValidationError as error:
-            raise ToolError(f"Wrong arguments: 'code': {error.errors()[0]['msg']}.", ErrorKind.ARGUMENTS) from error
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"])) or "code"
+            raise ToolError(f"Wrong arguments: {field!r}: {first['msg']}.", ErrorKind.ARGUMENTS) from error
+        sandbox = await self._sandbox()
+        return await sandbox.run_counted(request, deadline_s=deadline_s)
 
 
-def error_kind(result: RunResult) -> ErrorKind:
-    """The kind of a run that did not end well."""
-    return _ERROR_KINDS[result.status]
+def _code_of(parameters: Any) -> str:
+    code = parameters.get("code") if isinstance(parameters, dict) else None
+    if not isinstance(code, str) or not code.strip():
+        raise ToolError("Wrong arguments: 'code' must be a non-empty string.", ErrorKind.ARGUMENTS)
+    return strip_fence(code)
 
 
-def describe(result: RunResult, config: PythonExecutorConfig) -> str:
+def _images(figures: list[str]) -> list[Any]:
+    return [image_of(figure) for figure in figures]
+
+
+def describe(result: RunResult, config: SandboxToolConfig) -> str:
     """What the model reads: the output, then for a failure what went wrong in its own lines."""
-    parts = [result.stdout.rstrip()]
+    parts = [result.stdout.rstrip(), result.last_expression or ""]
     match result.status:
-        case RunStatus.OK if not parts[0]:
+        case RunStatus.OK if result.figures and not any(parts):
+            parts.append("(The program printed nothing, and drew the figure below.)")
+        case RunStatus.OK if not any(parts):
             parts.append("(The program printed nothing. Use print() to see a value.)")
         case RunStatus.ERROR:
             parts += [own_traceback(result.stderr), _exit_note(result)]
@@ -146,6 +153,7 @@ def describe(result: RunResult, config: PythonExecutorConfig) -> str:
             parts.append("Stopped: the program printed far too much.")
     if result.hint:
         parts.append(f"Hint: {result.hint}")
+    parts.append(state_note(result))
     return "\n".join(part for part in parts if part)
 
 
@@ -153,8 +161,3 @@ def _exit_note(result: RunResult) -> str:
     if result.signal is not None:
         return f"The program was ended by signal {result.signal}."
     return "" if result.stderr.strip() else f"The program ended with exit code {result.exit_code}."
-
-
-def _last_line(result: RunResult) -> str:
-    lines = result.stderr.strip().splitlines()
-    return lines[-1][:500] if lines else result.status.value

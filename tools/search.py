@@ -1,4 +1,4 @@
-"""SearchTool: passages for a model's queries, from a local BM25 index or a retrieval service."""
+"""SearchTool: passages for a model's queries, from a local BM25 index, a retrieval service or a web search engine."""
 
 from __future__ import annotations
 
@@ -9,38 +9,59 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from ..retrieval.bm25 import Bm25Index, Hit
+from ..retrieval.cache import CachedRetriever, Retriever
 from ..retrieval.remote import RemoteRetriever
 from ..retrieval.shared_index import SHIPPED_CORPUS, shared_index
+from ..retrieval.web import SearxngRetriever, SerperRetriever
 from ..schemas.errors import ErrorKind, InfraError, ToolError
 from ..schemas.tool import ToolResponse
 from .base import BaseTool, CallContext, ToolConfig, ToolReturn
+from .config_values import ConfigPath
+from .search_text import Layout, answer_text
 
 _MAX_QUERIES = 16
 _MAX_QUERY_CHARS = 2_000
+_ADDRESS = r"^https?://[^/\s]+"
 
 
 class SearchConfig(ToolConfig):
-    """Settings of the search; the names are those of verl 0.7.1's search tool.
+    """Settings of the search; most names are those of verl 0.7.1's search tool. Without a source: the shipped corpus.
 
     Attributes:
-        corpus: a JSONL file of passages, searched in this process. Neither this nor a url: the shipped corpus.
+        corpus: a JSONL file of passages, searched in this process.
         retrieval_service_url: the whole address of a Search-R1 service, such as http://host:8000/retrieve.
+        searxng_url: of a SearXNG instance, such as http://host:8888/search.
+        serper_url: of Serper or what speaks like it, such as https://google.serper.dev/search; with `api_key`.
         topk: passages per query.
-        timeout: seconds that a call to the service may take, retries included.
+        timeout: seconds that a call to a service may take, retries included.
         num_workers, rate_limit: the smaller is the number of requests in flight per process.
+        layout: how the passages are written, see `search_text`.
+        skip_seen: leave out passages that the trajectory was shown already.
+        cache_size: answers of a service that are kept in memory; 0 keeps none. cache_ttl_sec: for how long.
     """
 
-    corpus: str | None = None
-    retrieval_service_url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+")
+    corpus: ConfigPath | None = None
+    retrieval_service_url: str | None = Field(default=None, pattern=_ADDRESS)
+    searxng_url: str | None = Field(default=None, pattern=_ADDRESS)
+    serper_url: str | None = Field(default=None, pattern=_ADDRESS)
+    api_key: str | None = Field(default=None, min_length=1, repr=False)
     topk: int = Field(default=3, ge=1, le=100)
     timeout: float = Field(default=30.0, gt=0, le=3600)
     num_workers: int = Field(default=120, ge=1)
     rate_limit: int = Field(default=120, ge=1)
+    layout: Layout = "verl"
+    skip_seen: bool = False
+    cache_size: int = Field(default=10_000, ge=0)
+    cache_ttl_sec: float = Field(default=3600.0, gt=0)
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        if self.corpus is not None and self.retrieval_service_url is not None:
-            raise ValueError("give corpus or retrieval_service_url, not both")
+        sources = ("corpus", "retrieval_service_url", "searxng_url", "serper_url")
+        given = [name for name in sources if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give one of {', '.join(given)}, not both")
+        if (self.serper_url is None) != (self.api_key is None):
+            raise ValueError("serper_url and api_key belong together")
         return self
 
 
@@ -68,17 +89,25 @@ class SearchTool(BaseTool):
         },
     }
 
+    example: ClassVar[dict[str, Any] | None] = {"query_list": ["capital of Peru"]}
+
     def __init__(self, config: dict[str, Any] | None = None, tool_schema: Any = None) -> None:
         super().__init__(config, tool_schema)
-        url = self.config.retrieval_service_url
-        connections = min(self.config.num_workers, self.config.rate_limit)
-        self._remote = RemoteRetriever(url, connections) if url is not None else None
+        service = _service(self.config)
+        size, ttl_s = self.config.cache_size, self.config.cache_ttl_sec
+        self._service = CachedRetriever(service, size, ttl_s) if service is not None and size else service
+        self._seen: dict[str, set[tuple[str, str]]] = {}
+
+    async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, ToolResponse]:
+        instance_id, response = await super().create(instance_id, **kwargs)
+        self._seen[instance_id] = set()
+        return instance_id, response
 
     async def execute(self, instance_id: str, parameters: dict[str, Any] | str, **kwargs: Any) -> ToolReturn:
         """Search for each string of `parameters["query_list"]`; a bare string counts as one query.
 
         Returns:
-            The passages as text, no step reward, and the metrics `hits` and `retries`.
+            The passages as text, no step reward, and the metrics `hits`, `retries`, `cached` and `skipped`.
 
         Raises:
             ToolError: (arguments) no queries, blank ones, or too many.
@@ -88,19 +117,39 @@ class SearchTool(BaseTool):
         queries = _queries_of(parameters)
         context = kwargs.get("context")
         remaining_s = context.remaining_s() if isinstance(context, CallContext) else None
-        retries = 0
-        if self._remote is not None:
-            timeout_s = min(self.config.timeout, self.config.timeout if remaining_s is None else remaining_s)
-            results, retries = await self._remote.search(queries, self.config.topk, timeout_s)
-        else:
+        retries, cached = 0, False
+        if self._service is None:
             results = await self._search_locally(queries, remaining_s)
-        hits = sum(len(found) for found in results)
-        return ToolResponse(text=_answer_text(queries, results)), 0.0, {"hits": hits, "retries": retries}
+        else:
+            timeout_s = self.config.timeout if remaining_s is None else min(self.config.timeout, remaining_s)
+            if isinstance(self._service, CachedRetriever):
+                results, retries, cached = await self._service.search_cached(queries, self.config.topk, timeout_s)
+            else:
+                results, retries = await self._service.search(queries, self.config.topk, timeout_s)
+        metrics: dict[str, Any] = {"hits": sum(map(len, results)), "retries": retries, "cached": cached}
+        skipped = [0] * len(queries)
+        if self.config.skip_seen:
+            results, skipped = self._unseen(instance_id, results)
+            metrics["skipped"] = sum(skipped)
+        return ToolResponse(text=answer_text(queries, results, self.config.layout, skipped)), 0.0, metrics
+
+    async def release(self, instance_id: str, **kwargs: Any) -> None:
+        self._seen.pop(instance_id, None)
 
     async def aclose(self) -> None:
         """Close the connections to the service that the running event loop holds."""
-        if self._remote is not None:
-            await self._remote.aclose()
+        if self._service is not None:
+            await self._service.aclose()
+
+    def _unseen(self, instance_id: str, results: list[list[Hit]]) -> tuple[list[list[Hit]], list[int]]:
+        """The hits that the trajectory was not shown before, and for each query how many it was."""
+        seen = self._seen.setdefault(instance_id, set())
+        kept: list[list[Hit]] = []
+        for hits in results:
+            new = [hit for hit in hits if (hit.title, hit.text) not in seen]
+            seen.update((hit.title, hit.text) for hit in new)
+            kept.append(new)
+        return kept, [len(hits) - len(new) for hits, new in zip(results, kept, strict=True)]
 
     async def _search_locally(self, queries: list[str], remaining_s: float | None) -> list[list[Hit]]:
         corpus = Path(self.config.corpus) if self.config.corpus is not None else SHIPPED_CORPUS
@@ -110,6 +159,17 @@ class SearchTool(BaseTool):
                 return await asyncio.to_thread(_search_all, index, queries, self.config.topk)
         except TimeoutError:
             raise InfraError("search unavailable: the index was not ready before the deadline") from None
+
+
+def _service(config: SearchConfig) -> Retriever | None:
+    connections = min(config.num_workers, config.rate_limit)
+    if config.retrieval_service_url is not None:
+        return RemoteRetriever(config.retrieval_service_url, connections)
+    if config.searxng_url is not None:
+        return SearxngRetriever(config.searxng_url, connections)
+    if config.serper_url is not None and config.api_key is not None:
+        return SerperRetriever(config.serper_url, connections, config.api_key)
+    return None
 
 
 def _search_all(index: Bm25Index, queries: list[str], top_k: int) -> list[list[Hit]]:
@@ -134,17 +194,3 @@ def _queries_of(parameters: Any) -> list[str]:
                 f"query {position} has {len(query)} characters: at most {_MAX_QUERY_CHARS}", ErrorKind.ARGUMENTS
             )
     return queries
-
-
-def _answer_text(queries: list[str], results: list[list[Hit]]) -> str:
-    return "\n---\n".join(_passages_text(query, hits) for query, hits in zip(queries, results, strict=True))
-
-
-def _passages_text(query: str, hits: list[Hit]) -> str:
-    if not hits:
-        return f'No passages found for "{query.strip()}".'
-    return "\n\n".join(_passage_text(rank, hit) for rank, hit in enumerate(hits, start=1))
-
-
-def _passage_text(rank: int, hit: Hit) -> str:
-    return f'Doc {rank} (Title: "{hit.title}")\n{hit.text}' if hit.title else f"Doc {rank}\n{hit.text}"

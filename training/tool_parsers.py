@@ -1,7 +1,6 @@
 """Our tool-call formats as verl `ToolParser`s: `multi_turn.format=rollbox_hermes` and so on.
 
-Importing this module registers them, so verl has to import it in every worker:
-`VERL_USE_EXTERNAL_MODULES=rollbox.training.tool_parsers`.
+Importing this module registers them, so verl has to import it in every worker; the plugin does.
 """
 
 from __future__ import annotations
@@ -75,4 +74,5 @@ def register() -> list[str]:
     return names
 
 
-register()
+registered = register()
+"""The names under which verl knows our formats."""

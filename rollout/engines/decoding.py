@@ -47,6 +47,8 @@ def decode(
     max_context: int,
     finished: Callable[[Row], None],
     prefix: SharedPrefix | None = None,
+    *,
+    scaled_logprobs: bool = False,
 ) -> None:
     """Generate for all rows; `finished` is called with each as soon as it is done.
 
@@ -68,7 +70,8 @@ def decode(
             logits_to_keep=1,
         )
         cache = out.past_key_values
-        tokens, logprobs = sample(out.logits[:, -1], [row.params for row in rows], generators)
+        params = [row.params for row in rows]
+        tokens, logprobs = sample(out.logits[:, -1], params, generators, scaled_logprobs=scaled_logprobs)
         for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
             row.take(token, logprob, max_context - len(row.prompt_ids))
         alive = [i for i, row in enumerate(rows) if row.finish_reason is None and not row.cancelled()]

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,8 @@ from ...schemas.generation import SamplingParams, TokenOutput
 from ..chat_template import Tokenizer
 from .decoding import Row, decode
 from .prefix import SharedPrefix
+from .room import tokens_allowed
+from .tokenizer import load_tokenizer
 
 
 @dataclass(slots=True)
@@ -36,6 +39,8 @@ class HuggingFaceEngine:
         max_batch: rows decoded side by side.
         chat_template: a Jinja template that replaces the tokenizer's own.
         threads: torch threads; None leaves torch's setting.
+        gather_s: seconds that the first request of a batch waits for others.
+        scaled_logprobs: log-probabilities are at the sampling temperature (see `sampling.sample`).
 
     Raises:
         ConfigError: on entering: no such directory, or no model and tokenizer in it.
@@ -51,11 +56,15 @@ class HuggingFaceEngine:
         max_batch: int = 64,
         chat_template: str | None = None,
         threads: int | None = None,
+        gather_s: float = 0.0,
+        scaled_logprobs: bool = False,
     ) -> None:
         self._model_dir = Path(model_dir)
         self._max_batch = max_batch
         self._chat_template = chat_template
         self._threads = threads
+        self._gather_s = gather_s
+        self._scaled_logprobs = scaled_logprobs
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
         self._model: Any = None
@@ -85,8 +94,7 @@ class HuggingFaceEngine:
         """
         if self._worker is None or self._stopped:
             raise EngineError("the engine is not running: use it inside 'async with'")
-        if not 0 < len(prompt_ids) < self.max_context:
-            raise EngineError(f"prompt of {len(prompt_ids)} tokens; the context holds {self.max_context}")
+        tokens_allowed(prompt_ids, sampling, self.max_context)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[TokenOutput] = loop.create_future()
         stop_ids = frozenset([*sampling.stop_token_ids, cast(int, self.tokenizer.eos_token_id)])
@@ -94,28 +102,58 @@ class HuggingFaceEngine:
         self._queue.put(_Request(row, loop, future))
         return await future
 
+    def load_weights(self, weights: Mapping[str, Any]) -> set[int]:
+        """Overwrite parameters by name. No request may be in flight.
+
+        Args:
+            weights: name -> tensor, all of the model's or some.
+
+        Returns:
+            Where the overwritten parameters lie in memory; tied ones lie in one place. See `weights_at`.
+
+        Raises:
+            EngineError: the engine is not running, or a name or shape is not the model's.
+        """
+        import torch
+
+        state = self._state()
+        for name, tensor in weights.items():
+            if name not in state or state[name].shape != tensor.shape:
+                own = tuple(state[name].shape) if name in state else "no parameter of that name"
+                raise EngineError(
+                    f"weights: {name!r} of shape {tuple(tensor.shape)} does not fit (the model has {own})"
+                )
+            with torch.no_grad():
+                state[name].copy_(tensor)
+        self._prefix.forget()
+        return {state[name].data_ptr() for name in weights}
+
+    def weights_at(self) -> dict[int, str]:
+        """Where each parameter lies in memory -> its name (one of them, where several are tied)."""
+        return {tensor.data_ptr(): name for name, tensor in self._state().items()}
+
+    def _state(self) -> dict[str, Any]:
+        if self._model is None:
+            raise EngineError("the engine is not running: use it inside 'async with'")
+        return dict(self._model.state_dict())
+
     def _load(self) -> None:
         if not (self._model_dir / "config.json").is_file():
             raise ConfigError(f"model: {self._model_dir} is not a model directory (it has no config.json)")
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoModelForCausalLM
 
         if self._threads is not None:
             torch.set_num_threads(self._threads)
+        self.tokenizer = load_tokenizer(self._model_dir, self._chat_template)
         try:
-            tokenizer = AutoTokenizer.from_pretrained(str(self._model_dir), local_files_only=True)
             model = AutoModelForCausalLM.from_pretrained(
                 str(self._model_dir), local_files_only=True, dtype=torch.float32
             )
         except Exception as error:
             raise ConfigError(f"model: cannot load {self._model_dir}: {error}") from error
-        if self._chat_template is not None:
-            tokenizer.chat_template = self._chat_template
-        if tokenizer.chat_template is None:
-            raise ConfigError(f"model: the tokenizer of {self._model_dir} has no chat_template; give one")
         model.train(False)
         self._model = model
-        self.tokenizer = cast(Tokenizer, tokenizer)
         self.max_context = int(model.config.max_position_embeddings)
 
     def _serve(self) -> None:
@@ -128,9 +166,10 @@ class HuggingFaceEngine:
 
     def _gather(self, first: _Request) -> tuple[list[_Request], bool]:
         batch = [first]
+        until = time.monotonic() + self._gather_s
         while len(batch) < self._max_batch:
             try:
-                request = self._queue.get_nowait()
+                request = self._queue.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
                 break
             if request is None:
@@ -150,7 +189,10 @@ class HuggingFaceEngine:
             return
         pad_id = cast(int, self.tokenizer.eos_token_id)  # masked, so any id will do
         try:
-            decode(self._model, rows, pad_id, self.max_context, finished, self._prefix)
+            decode(
+                *(self._model, rows, pad_id, self.max_context, finished, self._prefix),
+                scaled_logprobs=self._scaled_logprobs,
+            )
         except Exception as error:  # noqa: BLE001 - whatever torch raises ends these requests, not the engine
             failure = EngineError(f"decoding failed: {type(error).__name__}: {error}")
             for request in waiting.values():

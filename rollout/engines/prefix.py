@@ -37,6 +37,10 @@ class SharedPrefix:
         cache.batch_repeat_interleave(len(prompts))
         return cache, known
 
+    def forget(self) -> None:
+        """Drop what was computed with weights that are no longer the model's."""
+        self._ids, self._cache = [], None
+
     def _compute(self, model: Any, ids: list[int]) -> None:
         self._ids = ids
         self._cache = model(input_ids=torch.tensor([ids]), use_cache=True, logits_to_keep=1).past_key_values

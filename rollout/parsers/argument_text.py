@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from ...schemas.tool import ParametersSchema
+from .surrogates import may_hold_surrogates, without_lone_surrogates
 
 _ESCAPED = "\\u003c"
 
@@ -31,7 +32,7 @@ def read_value(raw: str, types: set[str] | None) -> Any:
     if types is not None and "string" in types:
         return read_text(raw)
     try:
-        value = json.loads(raw)
+        value = without_lone_surrogates(json.loads(raw)) if may_hold_surrogates(raw) else json.loads(raw)
     except (ValueError, RecursionError):
         return read_text(raw)
     # Undeclared, a quoted word may be text with quotes; a number or list is most likely meant as such.
@@ -54,7 +55,7 @@ def read_text(raw: str) -> str:
         value = json.loads(raw)
     except ValueError:
         return raw
-    return value if isinstance(value, str) else raw
+    return str(without_lone_surrogates(value)) if isinstance(value, str) else raw
 
 
 def write_text(text: str, closing: tuple[str, ...]) -> str:

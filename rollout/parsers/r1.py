@@ -10,6 +10,7 @@ from .argument_text import read_text, without_line_breaks, write_text
 from .bare_text import single_text_parameter, text_end
 from .json_call import add_repaired_arguments, incomplete
 from .scan import Scan
+from .surrogates import without_lone_surrogates
 from .tag_format import TagFormat
 
 OPEN, END_NAME, CLOSE = '<tool_call name="', '">', "</tool_call>"
@@ -63,7 +64,7 @@ class R1Parser(TagFormat):
             scan.call(name, {parameter: read_text(text)})
             return
         try:
-            arguments = json.loads(text)
+            arguments = without_lone_surrogates(json.loads(text))
         except (ValueError, RecursionError):
             arguments = None
         if isinstance(arguments, dict):

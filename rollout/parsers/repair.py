@@ -12,6 +12,8 @@ from typing import Any
 
 import json_repair
 
+from .surrogates import may_hold_surrogates, without_lone_surrogates
+
 _MAX_LITERAL_CHARS = 100_000  # Python's parser recurses: a longer literal is not worth the risk
 _MAX_REPAIR_CHARS = 20_000  # json_repair takes microseconds a character
 _MAX_REPAIR_BRACKETS = 500  # and its time grows with the square of the nesting
@@ -38,9 +40,15 @@ def read_object(text: str, *, whole: bool = True) -> dict[str, Any] | None:
     for read in (_lenient_json, _without_trailing_commas, _python_literal):
         found = read(stripped)
         if isinstance(found, dict):
-            return found
-    found = _repaired(stripped, whole)
-    return found if isinstance(found, dict) else None
+            break
+    else:
+        found = _repaired(stripped, whole)
+    if not isinstance(found, dict):
+        return None
+    if may_hold_surrogates(stripped):
+        mended: dict[str, Any] = without_lone_surrogates(found)
+        return mended
+    return found
 
 
 def _lenient_json(text: str) -> Any:

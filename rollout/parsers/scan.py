@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...schemas.tool import ToolCall
 from .base import ParsedTurn, ParseProblem
+from .surrogates import may_hold_surrogates, without_lone_surrogates
 
 if TYPE_CHECKING:
     from .tag_format import TagFormat
@@ -52,6 +53,7 @@ class Scan:
         self._tentative: list[ToolCall | ParseProblem] = []
         self._said: list[str] = []
         self._drafts = 0
+        self._mended = False
         self._found: dict[str, tuple[int, int, int]] = {}
         self._no_tag_before = 0
         self._unreadable = 0
@@ -137,6 +139,7 @@ class Scan:
         self._tentative.clear()
         self._said.clear()
         self._drafts = 0
+        self._mended = False
 
     def _commit(self) -> None:
         self._content += self._said
@@ -202,7 +205,7 @@ class Scan:
     def json(self, position: int) -> tuple[Any, int] | None:
         """The JSON object or array at `position` and the position after it; None where it is not valid."""
         try:
-            return _decoder.raw_decode(self.text, position)
+            value, end = _decoder.raw_decode(self.text, position)
         except json.JSONDecodeError as error:
             cut = "Unterminated" in error.msg or error.pos + _LONGEST_JSON_ATOM_CHARS >= len(self.text)
             if cut and not self.final:
@@ -212,10 +215,16 @@ class Scan:
                 raise UndecidedError("}", "]") from None
         except RecursionError:
             pass
+        else:
+            if may_hold_surrogates(self.text, position, end):
+                given, value = value, without_lone_surrogates(value)
+                self._mended = self._mended or value != given
+            return value, end
         return None
 
     def call(self, name: str, arguments: Mapping[str, Any], repaired: bool = False) -> None:
         """Note a call that was read."""
+        repaired, self._mended = repaired or self._mended, False
         self._tentative.append(ToolCall(name=name, arguments=dict(arguments), repaired=repaired))
 
     def say(self, text: str) -> None:

@@ -41,7 +41,8 @@ def schema() -> Any:
         *(("spans", pa.list_(span)), ("assistant_texts", pa.list_(pa.string()))),
         *(("messages", pa.string()), ("records", pa.string()), ("extra_info", pa.string())),
         *(("reward", pa.float64()), ("reward_parts", pa.map_(pa.string(), pa.float64())), ("correct", pa.bool_())),
-        *(("num_turns", pa.int32()), ("num_calls", pa.int32()), ("infra_failed", pa.bool_()), ("error", pa.string())),
+        *(("num_turns", pa.int32()), ("num_calls", pa.int32()), ("token_exact", pa.bool_())),
+        *(("infra_failed", pa.bool_()), ("error", pa.string())),
         *((name, pa.float64()) for name in ("generate_s", "queue_s", "run_s", "total_s")),
     ]
     return pa.schema(columns)
@@ -57,6 +58,7 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
         "response_logprobs",
         "spans",
         "assistant_texts",
+        "token_exact",
         "infra_failed",
         "error",
     }

@@ -51,7 +51,7 @@ class ZygoteConfig(TypedDict):
         binds: as in `Job`. env: of the interpreter, and so of programs, less what only the zygote needs.
         tier: whose modules to import. hidden_env: names in `env` that programs must not see.
         hosts: lines for `/etc/hosts`: the names of hosts that a program may be allowed to reach.
-        seccomp: the compiled filter, base64; empty for none.
+        seccomp, session_seccomp: the compiled filters, base64; empty for none.
         namespaces, slot_namespaces: flags of those that the zygote enters, and each of its slots.
     """
 
@@ -64,6 +64,7 @@ class ZygoteConfig(TypedDict):
     tier: str
     hosts: str
     seccomp: str
+    session_seccomp: str
 
 
 class SlotJob(TypedDict):
@@ -72,6 +73,7 @@ class SlotJob(TypedDict):
     Attributes:
         program: work-dir name of `code`. files: work-dir name -> content.
         stdin: None attaches nothing. fetches: files will be asked for after the run.
+        session: become a session, and run nothing yet.
         command: what to execute; empty for a Python program, which the child runs itself.
         executable: `program` is to be executed itself.
         code_object: a Python program in the format of a .pyc file, run in place of compiling `code`; empty for none.
@@ -92,6 +94,7 @@ class SlotJob(TypedDict):
     echoes: bool
     figures: bool
     fresh_interpreter: bool
+    session: bool
     doors: list[tuple[str, int]]
     limits: JobLimits
 
@@ -100,11 +103,13 @@ class Started(TypedDict):
     """What a ready child tells init when it becomes the program, or why it cannot.
 
     Attributes:
+        session: the child is a session's head; `work_dir_mb` of its folders.
         run: time of the start, CPU seconds until then, `wall_s`, memory limit in bytes, `SlotJob.fetches`, whether it
             has doors.
     """
 
     run: NotRequired[tuple[float, float, float, int, bool, bool]]
+    session: NotRequired[int]
     failure: NotRequired[Failure]
 
 
@@ -112,6 +117,42 @@ class SlotOutcome(TypedDict):
     """How a run in a slot ended: `Outcome` without the files, which never pass through init."""
 
     reason: EndReason
+    wait_status: int
+    started_s: float
+    ended_s: float
+    cpu_s: float
+    peak_memory_bytes: int
+
+
+class CellOrder(TypedDict):
+    """What init is told about a cell; never its code.
+
+    Attributes:
+        member: of the family. cell: its number in the session.
+        transactional: make a way back first, if one can be made.
+    """
+
+    member: int
+    cell: int
+    wall_s: float
+    cpu_s: float
+    memory_bytes: int
+    processes: int
+    transactional: bool
+
+
+class CellOutcome(TypedDict):
+    """How a cell ended, as init saw it. Times and `wait_status` as in `Outcome`; the latter only if the process ended.
+
+    Attributes:
+        hindrance: why there was no way back, as a letter of `head`; empty if there was one.
+    """
+
+    member: int
+    cell: int
+    reason: Literal["exit", "wall", "memory", "server", "protocol"]
+    state: Literal["committed", "rolled_back", "in_place", "lost"]
+    hindrance: bytes
     wait_status: int
     started_s: float
     ended_s: float

@@ -59,7 +59,15 @@ BASE_ENV = {
     # One thread per call: the slots are the parallelism, and idle BLAS threads would count as processes.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
+    # pyarrow, which pandas imports where it is installed: its own allocators reserve a gigabyte of what RLIMIT_DATA
+    # counts, and start a thread.
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
+
+CAP_SYS_CHROOT = 1 << 18
+FAMILY_MOST = 64
+"""Members that a session and its forks may have at a time: they live in one slot."""
 
 EXTRAS_DIR = ".rollbox"
 VALUE_FILE = f"{EXTRAS_DIR}/value"
@@ -69,6 +77,8 @@ FIGURE_FILES = tuple(f"{EXTRAS_DIR}/figure-{number}.png" for number in range(1, 
 # --- what is counted -------------------------------------------------------------------------------------------------
 
 WATCH_INTERVAL_S = 0.05
+IDLE_WATCH_INTERVAL_S = 10.0
+"""How often a session is looked at between its cells."""
 PENDING_SIGNALS = 1024
 """Signals and timers. Without a limit of its own one program could take those of all, which are counted by user."""
 MAX_FETCH_BYTES = 32 * 1024 * 1024
@@ -139,6 +149,11 @@ LOWERABLE_NAMESPACES = ("net", "ipc", "uts", "cgroup")
 SOCKET_FAMILIES = (1, 2, 10, 16)
 """unix, inet, inet6, netlink. The rest is refused: vsock, for one, ignores network namespaces and reaches the host."""
 SOCKET_FAMILY_MAX = 16
+SESSION_SYSCALLS = ("chroot",)
+"""Allowed for sessions: a copy enters its own view of the folders by it. The view is the root of a mount namespace, so
+that nothing lies above it."""
+PR_SET_DUMPABLE = 4
+"""Refused: a process that is not dumpable hides from init, which would not count its memory."""
 NETLINK, NETLINK_ROUTE = 16, 0
 """Of netlink only what lists interfaces: other protocols are kernel modules that an unprivileged socket would load."""
 INTERNET_FAMILIES, INTERNET_PROTOCOL_MAX = (2, 10), 17

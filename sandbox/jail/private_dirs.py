@@ -25,6 +25,11 @@ class PrivateDir:
         self._mounted = False
         self._untouched: object = None
 
+    def exchange(self) -> None:
+        """Put a new, empty folder in the place of the one that is there."""
+        self._mounted, self._untouched = True, None
+        self.renew()
+
     def renew(self) -> None:
         # A program that left the folder alone has left nothing in it: then it need not pay for a new one.
         if self._mounted and not self._binds and self._state() == self._untouched:

@@ -10,7 +10,7 @@ import resource
 import sys
 import time
 
-from . import doors, extras, finish, policy, private_dirs, syscalls, work_dir
+from . import doors, extras, finish, head, messages, policy, private_dirs, syscalls, work_dir
 from .program import inherited_limits, set_limits
 from .seeds import Seeds
 from .steps import StepError, perform
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 _JOB_FD, _START_FD = 3, 4
 _signal: Any = sys.modules["_signal"]
 """`signal` without its enumerations, which take hundreds of steps."""
-_LENGTH_BYTES = 8
 _PYC_HEADER_BYTES = 16
-_READ_BYTES = 65_536
 
 
 class ArgumentArea:
@@ -57,10 +55,12 @@ def become(job_fd: int, start: int, stdout: int, stderr: int, kit: Kit) -> Progr
     """Wait for a job, and lock this process up for it. Whatever fails is told to init, and ends this process."""
     try:
         _prepare(job_fd, start, stdout, stderr, kit)
-        job: SlotJob = marshal.loads(receive_block(_JOB_FD))  # noqa: S302 - from the server
+        job: SlotJob = marshal.loads(messages.receive_block(_JOB_FD))  # noqa: S302 - from the server
         if job["doors"]:
             doors.open_doors(_JOB_FD, job["doors"])
         os.close(_JOB_FD)
+        if job["session"]:
+            _become_session(job, kit)
         program = Program(job, kit)
         _lock_up(job, kit)
         _tell_start(job)
@@ -97,32 +97,30 @@ def _prepare(job_fd: int, start: int, stdout: int, stderr: int, kit: Kit) -> Non
 _MOST_FDS = 1 << 16
 
 
-def receive_block(fd: int) -> bytes:
-    """The block of bytes, preceded by its length, that the server sends. It sends nothing more before it is asked to.
+def _become_session(job: SlotJob, kit: Kit) -> NoReturn:
+    _fill_folders(job)
+    os.environ.update(job["env"])
+    # Init, and the head and the backup of each member. The rest is for the soft limit that each cell sets.
+    set_limits(job["limits"], 1 + 2 * policy.FAMILY_MOST, kit.inherited_limits)
+    kit.session_lock()
+    os.dup2(_START_FD, head.CONTROL_FD, False)
+    os.close(_START_FD)
+    os.write(head.CONTROL_FD, marshal.dumps({"session": job["limits"]["work_dir_mb"]}))
+    head.serve(kit)
 
-    Nobody at the other end: there is nothing left to do here.
-    """
-    data = os.read(fd, _READ_BYTES)
-    missing = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little") - len(data)
-    if not missing and data:
-        return data[_LENGTH_BYTES:]
-    parts = [data[_LENGTH_BYTES:]]
-    while missing:
-        part = os.read(fd, min(missing, 1 << 20))
-        if not data or not part:
-            os._exit(1)
-        parts.append(part)
-        missing -= len(part)
-    return b"".join(parts)
+
+def _fill_folders(job: SlotJob) -> None:
+    size_mb = job["limits"]["work_dir_mb"]
+    if size_mb != private_dirs.DEFAULT_MB:
+        perform((("work dir size", lambda: private_dirs.resize(size_mb)),))
+    if job["files"]:
+        work_dir.write_files(job["files"])
 
 
 def _lock_up(job: SlotJob, kit: Kit) -> None:
     limits = job["limits"]
-    if limits["work_dir_mb"] != private_dirs.DEFAULT_MB:
-        perform((("work dir size", lambda: private_dirs.resize(limits["work_dir_mb"])),))
     work_dir.write_program(job["program"], job["code"], job["executable"])
-    if job["files"]:
-        work_dir.write_files(job["files"])
+    _fill_folders(job)
     if job["stdin"] is not None:  # else it stays /dev/null
         _attach_stdin(job["stdin"])
     # One more than the program: init.
@@ -159,12 +157,13 @@ class Kit:
         held: what is not to be destroyed in a child, which would be work for nothing.
     """
 
-    def __init__(self, seccomp: bytes) -> None:
+    def __init__(self, seccomp: bytes, session_seccomp: bytes) -> None:
         self.inherited_limits = inherited_limits()
         self.arguments = ArgumentArea.own()
         self.seeds = Seeds()
         self.held: list[object] = []
         self.lock = syscalls.prepared_lock(seccomp)
+        self.session_lock = syscalls.prepared_lock(session_seccomp, policy.CAP_SYS_CHROOT)
         self.path = f"{policy.WORK_DIR}/{policy.PROGRAM_NAME}"
         self.command = [sys.executable, self.path]
         self.command_line = self.arguments.padded(self.command)

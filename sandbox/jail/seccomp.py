@@ -9,9 +9,15 @@ from typing import Any
 from ...schemas.errors import ConfigError
 from . import policy
 
+_ALL_PROCESSES = 0xFFFF_FFFF  # -1 as the kernel reads a process id, in 32 bits
 
-def compile_filter() -> bytes:
+
+def compile_filter(*, for_sessions: bool = False) -> bytes:
     """The filter of `policy` as BPF instructions.
+
+    Args:
+        for_sessions: allow what copies of a session need, and refuse to signal all processes at once: the state to
+            go back to is one of them.
 
     A call of another architecture (i386, x32) ends the program: its numbers mean other calls.
 
@@ -26,11 +32,15 @@ def compile_filter() -> bytes:
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     refused, absent = pyseccomp.ERRNO(errno.EPERM), pyseccomp.ERRNO(errno.ENOSYS)
     for name in policy.DENIED_SYSCALLS:
-        rules.add_rule(refused, _number(pyseccomp, name))
+        if not for_sessions or name not in policy.SESSION_SYSCALLS:
+            rules.add_rule(refused, _number(pyseccomp, name))
+    if for_sessions:
+        rules.add_rule(refused, "kill", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _ALL_PROCESSES, _ALL_PROCESSES))
     for name in policy.ABSENT_SYSCALLS:
         rules.add_rule(absent, _number(pyseccomp, name))
     for flag in policy.NAMESPACE_FLAGS.values():
         rules.add_rule(refused, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
+    rules.add_rule(refused, "prctl", _is(pyseccomp, 0, policy.PR_SET_DUMPABLE))
     rules.add_rule(refused, "ioctl", _is(pyseccomp, 1, policy.TIOCSTI))
     rules.add_rule(refused, "prlimit64", _is(pyseccomp, 0, policy.INIT_PID))
     for option in policy.BUFFER_SIZE_OPTIONS:

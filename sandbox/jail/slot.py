@@ -15,10 +15,10 @@ import os
 import select
 import signal
 import time
-from _socket import AF_UNIX, SOCK_STREAM, socket, socketpair
+from _socket import AF_UNIX, SOCK_SEQPACKET, SOCK_STREAM, socket, socketpair
 from contextlib import suppress
 
-from . import enter, messages, policy, ready, syscalls, work_dir
+from . import enter, family, messages, policy, ready, syscalls, work_dir
 from .private_dirs import private_dirs
 from .steps import StepError, perform
 from .watch import MemoryWatch
@@ -97,7 +97,9 @@ def _left_connections() -> bool:
 
 def _serve_one(channel: socket, number: int, setting: Setting) -> ready.Program | None:
     job_server, job_child = (end.detach() for end in socketpair(AF_UNIX, SOCK_STREAM))
-    (out_read, out_write), (err_read, err_write), (start_read, start_write) = os.pipe(), os.pipe(), os.pipe()
+    # A socket and not a pipe: with a session it stays, and goes both ways.
+    start_read, start_write = (end.detach() for end in socketpair(AF_UNIX, SOCK_SEQPACKET))
+    (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
     pid = syscalls.fork()
     if pid == 0:
         return ready.become(job_child, start_write, out_write, err_write, setting.kit)
@@ -106,7 +108,7 @@ def _serve_one(channel: socket, number: int, setting: Setting) -> ready.Program 
     messages.send(channel, messages.READY, number, (job_server, out_read, err_read))
     for fd in (out_write, err_write, start_write, job_server, out_read, err_read):
         os.close(fd)
-    _Supervision(channel, number, pid, start_read, job_child).until_the_end()
+    _Supervision(channel, number, pid, start_read, job_child, setting).until_the_end()
     os.close(start_read)
     os.close(job_child)
     return None
@@ -115,7 +117,8 @@ def _serve_one(channel: socket, number: int, setting: Setting) -> ready.Program 
 class _Supervision:
     """One child, from ready to reaped. Most programs end so soon that nothing is done before their end."""
 
-    def __init__(self, channel: socket, number: int, pid: int, start: int, job: int) -> None:
+    def __init__(self, channel: socket, number: int, pid: int, start: int, job: int, setting: Setting) -> None:
+        self._setting = setting
         self._channel = channel
         self._number = number
         self._channel_fd = channel.fileno()
@@ -143,6 +146,11 @@ class _Supervision:
                 reason = self._watch(poll, started["run"])
         elif kind == messages.END_RUN:
             reason = "server"
+        elif kind == messages.SESSION:
+            started = self._started()
+            if "session" in started:
+                os.close(pidfd)
+                family.serve(self._channel, self._pid, self._start, started["session"], self._setting.binds)
         ended_s = time.monotonic()
         self._kill_and_reap_all()
         os.close(pidfd)
@@ -240,7 +248,7 @@ class _Supervision:
 
 def _send_files(job: int) -> NoReturn:
     try:
-        names = marshal.loads(ready.receive_block(job))  # noqa: S302 - from the server
+        names = marshal.loads(messages.receive_block(job))  # noqa: S302 - from the server
         files = memoryview(marshal.dumps(work_dir.fetch(names)))
         while files:
             files = files[os.write(job, files) :]

@@ -57,7 +57,7 @@ def main() -> Program:
     os.close(bundle)
     os.umask(0o022)
     _forget_ourselves()
-    kit = Kit(base64.b64decode(config["seccomp"]))
+    kit = Kit(base64.b64decode(config["seccomp"]), base64.b64decode(config["session_seccomp"]))
     setting = slot.Setting(config["binds"], config["slot_namespaces"], kit)
     gc.collect()
     gc.freeze()  # a collection in a child would write to every object, and so copy every page

@@ -10,7 +10,10 @@ from ...schemas.judge import ExactComparison, FloatComparison, TokensComparison
 
 TextComparison = ExactComparison | TokensComparison | FloatComparison
 
-_NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE)
+# Possessive, so that a long word that is no number is not tried again from each of its digits.
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|inf|infinity|nan)", re.IGNORECASE
+)
 
 
 def same_text(output: str, expected: str, comparison: TextComparison) -> bool:

@@ -57,11 +57,15 @@ class Judge:
         """Judge a request that was checked. Closing the iterator ends all that still runs.
 
         Raises:
-            ToolError: (kind `arguments`) the checker does not compile. Only before the first line, as all of these.
+            ToolError: (kind `arguments`) it cannot be served as it is. Only before the first line, as all of these.
             OverloadedError: the queue is full.
             SandboxError: the program could not be compiled.
         """
         judging = _Judging(self._runs, request)
+        broken = await judging.prepare_checker()
+        if broken is not None:
+            yield JudgeLine(error=broken)
+            return
         compiled = await judging.prepare()
         yield JudgeLine(compiled=compiled)
         if compiled.status is not RunStatus.OK:
@@ -97,11 +101,9 @@ class _Judging:
         self._checker: Checker | None = None
         # Stdin and calls need a different program around the program's code.
         self._prepared: dict[str, Prepared] = {}
-        self._at_a_time = runs.at_a_time // 2 if request.stop_at_first_failure else runs.at_a_time
+        self._at_a_time = max(1, runs.at_a_time // 2) if request.stop_at_first_failure else runs.at_a_time
 
     async def prepare(self) -> CompileResult:
-        if isinstance(self._request.comparison, CheckerComparison):
-            self._checker = await self._prepare_checker(self._request.comparison)
         drivers = dict.fromkeys(_driver(test) for test in self._request.tests)
         for driver in drivers:
             prepared = await self._runs.programs.prepare(self._program, ahead=True, driver=driver)
@@ -110,18 +112,23 @@ class _Judging:
                 break
         return prepared.compile or CompileResult(status=RunStatus.OK)
 
-    async def _prepare_checker(self, comparison: CheckerComparison) -> Checker:
+    async def prepare_checker(self) -> JudgeError | None:
+        """Compile the checker, if there is one; returns why it cannot be."""
+        comparison = self._request.comparison
+        if not isinstance(comparison, CheckerComparison):
+            return None
         request = _checker(self._request, comparison)
         prepared = await self._runs.programs.prepare(request, ahead=True)
         if prepared.compile is not None and prepared.failed:
             text = f"comparison.code: the checker does not compile: {shown(prepared.compile.stderr, 1000)}"
-            raise ToolError(text, ErrorKind.ARGUMENTS)
+            return JudgeError(kind=ErrorKind.ARGUMENTS, detail=text)
         language = self._runs.programs.toolchains.of(comparison.language).language
 
         async def run(request: RunRequest) -> RunResult:
             return await self._runs.run_prepared(request, prepared)
 
-        return Checker(request, run, language.crash)
+        self._checker = Checker(request, run, language.crash)
+        return None
 
     async def results(self) -> AsyncGenerator[TestResult, None]:
         """The results of all tests, as they come. Closing the iterator ends the tests that run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ def rollbox(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_command() -> None:
     result = rollbox("--help")
     assert result.returncode == 0
-    for command in ("serve", "demo", "demo-gsm8k"):
+    for command in ("serve", "demo", "demo-gsm8k", "tools", "view"):
         assert command in result.stdout
 
 
@@ -28,9 +29,22 @@ def test_help_names_every_command() -> None:
         (("serve", "--slots", "0"), "serve: slots: Input should be greater than or equal to 1 (got 0)"),
         (("serve", "--pool", "thread"), "serve: pool: Input should be 'zygote' or 'process' (got 'thread')"),
         (("serve", "--port", "0", "--preload", "torch"), "no tier 'torch'"),
+        (("tools", "check", "/not/there.yaml"), "/not/there.yaml"),
+        (
+            ("tools", "check", "calculator", "--call", "calculater={}"),
+            "no tool 'calculater'; did you mean 'calculator'",
+        ),
+        (("tools", "check", "calculator", "--call", "calculator=1"), "--call calculator: must be calculator={...}"),
         (("demo", "--data", "/not/there.jsonl"), "/not/there.jsonl: cannot be read"),
         (("demo", "--model", "/not/there"), "model: /not/there is not a model directory"),
         (("demo", "--model", "http://127.0.0.1:9"), "--tokenizer: needed with an address"),
+        (("demo", "--model", "/not/there", "--engine", "chat"), "model: '/not/there' is not an address"),
+        (
+            ("demo", "--model", "http://127.0.0.1:9", "--engine", "fast"),
+            "engine: no engine 'fast'; there are: hf, vllm",
+        ),
+        (("view", "/not/there"), "/not/there/trajectories.jsonl: is not there; give the directory"),
+        (("view", "/not/there", "--port", "-1"), "view: port: Input should be greater than or equal to 0 (got -1)"),
         (("demo", "--tools", "/not/there.yaml", "--model", "/x"), "/not/there.yaml: cannot be read"),
     ],
 )
@@ -47,3 +61,15 @@ def test_a_taken_port_is_named() -> None:
         result = rollbox("serve", "--port", str(port))
     assert result.returncode == 2
     assert f"cannot listen on host '127.0.0.1', port {port}: Address already in use" in result.stderr
+
+
+def test_the_viewer_names_what_it_cannot_use(tmp_path: Path) -> None:
+    (tmp_path / "trajectories.jsonl").touch()
+    result = rollbox("view", str(tmp_path), "--tokenizer", "/not/there")
+    assert result.returncode == 2
+    assert "tokenizer: /not/there is not there; give a folder that holds tokenizer.json" in result.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = rollbox("view", str(tmp_path), "--port", str(taken.getsockname()[1]))
+    assert result.returncode == 2
+    assert "Address already in use" in result.stderr
+    assert "choose another with --port (0 takes a free one)" in result.stderr

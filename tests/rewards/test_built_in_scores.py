@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollbox.rewards import competition_math, multiple_choice, search_qa
@@ -229,6 +229,7 @@ def test_think_then_answer(text: str, value: float) -> None:
     assert answer_format.think_answer(text) == value
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["<answer>", "</answer>", "<think>", "</think>", "a", " "]), max_size=12).map("".join))
 def test_tags_are_read_as_the_usual_expression_reads_them(text: str) -> None:
     import re
@@ -237,6 +238,7 @@ def test_tags_are_read_as_the_usual_expression_reads_them(text: str) -> None:
     assert without_thinking(text) == re.sub(r"<think>.*?</think>", "", text, flags=re.DOTALL).rpartition("</think>")[2]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300), st.sampled_from([search_qa.exact_match, search_qa.f1, search_qa.strict_match]))
 def test_any_text_scores_between_0_and_1(text: str, function: Any) -> None:
     assert 0.0 <= function(f"<answer>{text}</answer>", GOLD).value <= 1.0

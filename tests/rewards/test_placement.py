@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollbox.rewards.compose import RewardComposition
@@ -91,6 +91,7 @@ def rolled(draw: st.DrawFn) -> Trajectory:
     )
 
 
+@settings(deadline=None)
 @given(
     of=rolled(),
     tools=st.fixed_dictionaries(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollbox.rewards.shaping import call_cost, call_cost_from_optimum, error_count, overlong, void_turns
@@ -32,6 +32,7 @@ def test_few_calls_are_worth_more() -> None:
     assert all(value > 0 for value in values)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 20), st.integers(0, 20))
 def test_the_optimum_earns_most(calls: int, optimal: int) -> None:
     best = call_cost_from_optimum(optimal, optimal, 4.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ class VllmShaped:
     def __init__(self, engine: HuggingFaceEngine) -> None:
         self.engine = engine
         self.requests: list[dict[str, Any]] = []
-        self.answer: web.Response | None = None
+        self.answer: Callable[[], web.Response] | None = None
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -37,7 +37,7 @@ class VllmShaped:
         body = await request.json()
         self.requests.append(body | {"authorization": request.headers.get("Authorization")})
         if self.answer is not None:
-            return self.answer
+            return self.answer()
         sampling = SamplingParams(max_tokens=body["max_tokens"], temperature=body["temperature"], seed=body["seed"])
         output = await self.engine.generate("r", body["prompt"], sampling)
         choice = {
@@ -74,6 +74,7 @@ async def test_ids_go_out_and_come_back_as_sampled(server: tuple[VllmShaped, str
     ("answer", "said"),
     [
         (lambda: web.Response(status=500, text="<h1>oops</h1>"), "answered 500: <h1>oops"),
+        (lambda: web.Response(status=400, text="too long"), "answered 400: too long"),
         (lambda: web.Response(text=""), "completion has no"),
         (lambda: web.Response(text="<h1>not json</h1>"), "JSONDecodeError"),
         (lambda: web.json_response({"choices": []}), "completion has no"),
@@ -90,8 +91,8 @@ async def test_whatever_the_server_says_is_an_engine_error(
     server: tuple[VllmShaped, str], random_model_dir: Path, answer: Any, said: str
 ) -> None:
     vllm, url = server
-    async with CompletionsEngine(url, random_model_dir) as engine:
-        vllm.answer = answer()
+    async with CompletionsEngine(url, random_model_dir, retry_s=0) as engine:
+        vllm.answer = answer
         with pytest.raises(EngineError, match=said):
             await engine.generate("t", [5], SamplingParams(max_tokens=2))
 
@@ -119,7 +120,7 @@ async def test_an_unserved_model_is_named(server: tuple[VllmShaped, str], random
             pass
 
 
-@pytest.mark.parametrize("url", ["model_url", "ftp://x", "http://"])
+@pytest.mark.parametrize("url", ["model_url", "ftp://x", "http://", "http://h:x", "http://h:1,", ""])
 def test_a_placeholder_is_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not an address"):
         CompletionsEngine(url, tmp_path)

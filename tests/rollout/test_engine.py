@@ -152,3 +152,54 @@ def test_sampling_keeps_to_its_limits(params: SamplingParams, allowed: set[int])
         drawn.add(token)
         assert logprob == pytest.approx(float(probabilities[0, token].log()), abs=1e-5)
     assert drawn == allowed
+
+
+def test_rows_with_different_settings_are_drawn_each_by_its_own() -> None:
+    logits = torch.tensor([[0.0, 1.0, 2.0, 3.0]]).repeat(400, 1)
+    params = [SamplingParams(temperature=0), SamplingParams(top_k=2), SamplingParams(top_k=1, max_tokens=7)] * 133
+    params.append(SamplingParams(seed=3))
+    generators = [None] * 399 + [torch.Generator().manual_seed(3)]
+    ids, logprobs = sample(logits, params, generators)
+    assert set(ids[0:399:3]) == {3}
+    assert set(ids[1:399:3]) == {2, 3}
+    assert set(ids[2:399:3]) == {3}
+    again, _ = sample(logits[:1], [SamplingParams(seed=3)], [torch.Generator().manual_seed(3)])
+    assert ids[399] == again[0]
+    expected = torch.log_softmax(logits[0], -1)
+    assert logprobs == pytest.approx([float(expected[token]) for token in ids], abs=1e-6)
+
+
+def test_scaled_logprobs_are_those_of_the_distribution_that_is_drawn_from() -> None:
+    logits = torch.randn(6, 9, generator=torch.Generator().manual_seed(0))
+    params = [SamplingParams(temperature=t) for t in (0.5, 0.7, 1.0, 1.3, 2.0, 0.0)]
+    ids, logprobs = sample(logits, params, [None] * 6, scaled_logprobs=True)
+    for row, (token, found) in enumerate(zip(ids, logprobs, strict=True)):
+        scaled = logits[row] / (params[row].temperature or 1.0)
+        assert found == pytest.approx(float(torch.log_softmax(scaled, -1)[token]), abs=1e-6)
+
+
+async def test_new_weights_are_used_and_a_shared_prefix_is_computed_anew(
+    random_model_dir: Path, tokenizer: Any
+) -> None:
+    torch.manual_seed(1)
+    prompts = [tokenizer.encode("the same beginning of many words " * 4 + tail) for tail in ("a b", "c d")]
+    sampling = SamplingParams(max_tokens=4, temperature=0)
+    async with HuggingFaceEngine(random_model_dir, gather_s=0.05) as engine:
+        before = await asyncio.gather(*(engine.generate("x", prompt, sampling) for prompt in prompts))
+        old = engine._model.state_dict()
+        places = engine.weights_at()
+        sent = {name: torch.randn_like(tensor) * 0.2 for name, tensor in old.items() if name in places.values()}
+        assert engine.load_weights(sent) == set(places)
+        after = await asyncio.gather(*(engine.generate("x", prompt, sampling) for prompt in prompts))
+        for prompt, output in zip(prompts, after, strict=True):
+            with torch.inference_mode():
+                logits = engine._model(input_ids=torch.tensor([prompt + output.token_ids])).logits[0]
+            wanted = torch.log_softmax(logits, -1)[len(prompt) - 1 : -1]
+            found = [float(wanted[i, token]) for i, token in enumerate(output.token_ids)]
+            assert output.logprobs == pytest.approx(found, abs=1e-4)
+        assert [output.logprobs for output in before] != [output.logprobs for output in after]
+        with pytest.raises(EngineError, match=r"'nope' of shape \(1,\) does not fit \(the model has no parameter"):
+            engine.load_weights({"nope": torch.zeros(1)})
+        name = next(iter(sent))
+        with pytest.raises(EngineError, match="does not fit"):
+            engine.load_weights({name: torch.zeros(1, 2, 3)})

@@ -30,7 +30,25 @@ PIECES = sorted(
     | {"<|message|>", "<|constrain|>json", " to=functions.f", " to=python", "analysis", "<|call|>", "<|end|>"}
     | {"<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", "functions.f:0"}
     | {"f", "{}", '{"a": 1}', '{"name": "f", "arguments": {"a": "b"}}', '{"name": "f", "parameters": {}}', '{"a": "'}
-    | {"{'a': 1}", '{"a": 1,}', "[", "]", "{", "}", '"', "\\", "\\u00", "1", "tr", "-", "e", "é", "\ud83d", "x"}
+    | {
+        "{'a': 1}",
+        '{"a": 1,}',
+        "[",
+        "]",
+        "{",
+        "}",
+        '"',
+        "\\",
+        "\\u00",
+        "1",
+        "tr",
+        "-",
+        "e",
+        "é",
+        '{"a": "\\ud83d"}',
+        "\\ud83d",
+        "x",
+    }
 )
 fragments = st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=24).map("".join)
 texts = st.lists(st.sampled_from(PIECES), max_size=8).map("".join) | st.text()
@@ -231,3 +249,25 @@ def test_json_text_in_an_answer_is_not_a_call(name: str) -> None:
     text = "The list is " + json.dumps({"name": "f", "arguments": {"a": 1}}) + "."
     turn = get_parser(name).parse(text)
     assert (turn.calls, turn.problems, turn.content) == ([], [], text)
+
+
+@each_format
+def test_half_a_surrogate_pair_becomes_a_character(name: str) -> None:
+    text, _, _ = example(name)
+    text = text.replace("print", "\\ud83dprint").replace('"a"', '"\\ud83d\\ud83d\\ude00"')
+    for call in get_parser(name).parse(text).calls:
+        assert "\ud83d" not in str(call.arguments)
+        call.model_dump_json()
+
+
+def test_mended_characters_are_flagged() -> None:
+    [call, whole] = (
+        get_parser("hermes")
+        .parse(
+            '<tool_call>{"name": "f", "arguments": {"a": "\\ud83d"}}</tool_call>'
+            '<tool_call>{"name": "f", "arguments": {"a": "\\ud83d\\ude00"}}</tool_call>'
+        )
+        .calls
+    )
+    assert (call.arguments, call.repaired) == ({"a": "\ufffd"}, True)
+    assert (whole.arguments, whole.repaired) == ({"a": "\U0001f600"}, False)

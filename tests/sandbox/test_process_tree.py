@@ -34,49 +34,6 @@ async def test_s03_a_grandchild_that_holds_the_pipe(run: RunCode, cases: dict[st
     assert processes_with("30.125") == []
 
 
-async def test_a_daemon_in_a_session_of_its_own_is_gone(run: RunCode, marker: str) -> None:
-    result = await run(
-        """
-import os, signal, subprocess, sys
-read, write = os.pipe()
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
-        subprocess.Popen(["sleep", "300", *sys.argv[1:]][:2])
-        os.write(write, b"x")
-        os.execvp(sys.executable, [sys.executable, "-c", "import time; time.sleep(300)", sys.argv[1]])
-    os._exit(0)
-os.read(read, 1)
-print("left")
-""",
-        args=[marker],
-    )
-    assert (result.status, result.stdout) == ("ok", "left\n")
-    assert processes_with(marker) == []
-
-
-async def test_orphans_are_reaped(run: RunCode) -> None:
-    # More orphans than processes are allowed at a time: unreaped ones would count.
-    result = await run(
-        """
-import os, time
-for _ in range(40):
-    pid = os.fork()
-    if pid == 0:
-        if os.fork() == 0:
-            os._exit(0)
-        os._exit(0)
-    os.waitpid(pid, 0)
-    time.sleep(0.02)
-print("ok")
-""",
-        processes=16,
-    )
-    assert result.stdout == "ok\n"
-
-
 async def test_timeout_kills_the_whole_tree(run: RunCode, marker: str) -> None:
     fork = "import os, time\nfor _ in range(3): os.fork()"
     code = f"{fork}\nos.setsid() if os.getpgrp() != os.getpid() else None\ntime.sleep(300)"

@@ -40,6 +40,17 @@ def test_the_tier_follows_the_imports(code: str, tier: str) -> None:
     assert tier_of(code) == tier
 
 
+@pytest.mark.parametrize("package", ["numpy", "sympy", "pandas", "scipy"])
+async def test_a_tier_leaves_room_under_the_usual_memory_limits(pool: ZygotePool, package: str) -> None:
+    """What its packages only reserve (pyarrow's allocators: a gigabyte) must not send programs to a bare zygote."""
+    code = f"import os, sys\nprint({package!r} in sys.modules, len(os.listdir('/proc/self/task')))\nimport {package}"
+    for memory_mb in (320, 1024):
+        # The first run may start the zygote, of which nothing is known before.
+        for _ in range(2):
+            result = await pool.run(RunRequest(code=code, limits=RunLimits(wall_s=60, memory_mb=memory_mb)))
+        assert (result.status, result.stdout) == ("ok", "True 1\n"), result
+
+
 @pytest.fixture
 async def pool() -> AsyncIterator[ZygotePool]:
     async with ZygotePool(slots=2, queue=10) as open_pool:

@@ -20,7 +20,14 @@ from rollbox.schemas.validation import validated
     [
         ({}, "code: Field required"),
         ({"code": 5}, "code: Input should be a valid string (got 5)"),
-        ({"code": "", "langage": "python"}, "langage: Extra inputs are not permitted (got 'python')"),
+        (
+            {"code": "", "langage": "python"},
+            "langage: Extra inputs are not permitted (got 'python'); did you mean 'language",
+        ),
+        (
+            {"code": "", "limits": {"wal_s": 1}},
+            "limits.wal_s: Extra inputs are not permitted (got 1); did you mean 'wall",
+        ),
         ({"code": "", "limits": {"wall_s": -1}}, "limits.wall_s: Input should be greater than 0 (got -1)"),
         ({"code": "", "limits": {"wall_s": float("nan")}}, "limits.wall_s:"),
         ({"code": "", "limits": {"memory_mb": True}}, "limits.memory_mb: must be a number, not a boolean (got True)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from rollbox.schemas.errors import ErrorKind, SandboxError, ToolError
@@ -37,6 +38,8 @@ class CountingTool(BaseTool):
         self.log: list[tuple[str, Any]] = []
         self.counts: dict[str, int] = {}
         self.hanging = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.running = self.most = self.cancelled = 0
 
     async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, ToolResponse]:
         instance_id, response = await super().create(instance_id, **kwargs)
@@ -56,6 +59,37 @@ class CountingTool(BaseTool):
             case "hang":
                 self.hanging.set()
                 await asyncio.Event().wait()
+            case "stubborn":
+                while True:
+                    try:
+                        await asyncio.Event().wait()
+                    except asyncio.CancelledError:
+                        self.cancelled += 1
+            case "cancel_itself":
+                raise asyncio.CancelledError
+            case "exit":
+                raise SystemExit(4)
+            case "surrogate":
+                return ToolResponse(text="half \ud83d"), 0.0, {}
+            case "bare_text":
+                return ToolResponse.model_construct(text=b"bytes"), 0.0, {}  # type: ignore[arg-type]
+            case "odd_metrics":
+                return (
+                    ToolResponse(text="x"),
+                    0.0,
+                    {"loss": {1: object()}, 5: float("nan"), "bytes": b"\xff", "half": "\ud83d"},
+                )
+            case "bad_metric":
+                return ToolResponse(text="x"), 0.0, {"queue_ms": "soon"}
+            case "bad_kind":
+                return ToolResponse(text="x"), 0.0, {"error_kind": "sad"}
+            case "another_response":
+                return SimpleNamespace(text="theirs", image=None, video=None), None, None  # type: ignore[return-value]
+            case "wait":
+                self.running += 1
+                self.most = max(self.most, self.running)
+                await self.may_end.wait()
+                self.running -= 1
             case "garbage":
                 return "text"  # type: ignore[return-value]
             case "pair":

@@ -54,6 +54,7 @@ def test_safe_readings(value: Any, schema: dict[str, Any], expected: Any) -> Non
         ({"a": 1}, {"type": "string"}),
         (5, STRINGS),
         ("[broken", {"type": "object"}),
+        ("[broken", STRINGS),
         ("anything", {}),
         (4.0, {"type": "integer"}),
     ],

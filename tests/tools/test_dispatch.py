@@ -9,7 +9,9 @@ import pytest
 
 from rollbox.schemas.errors import ErrorKind, InfraError
 from rollbox.schemas.tool import ToolCall
-from rollbox.tools.dispatch import Answer, DispatchLimits, TrajectoryTools, make_validators
+from rollbox.tools import dispatch
+from rollbox.tools.calculator import CalculatorTool
+from rollbox.tools.dispatch import Answer, DispatchLimits, ToolBox, TrajectoryTools
 
 from .counting_tool import CountingTool
 
@@ -21,7 +23,7 @@ def tool() -> CountingTool:
 
 def session(tool: CountingTool, **limits: Any) -> TrajectoryTools:
     tools = {tool.name: tool}
-    return TrajectoryTools(tools, make_validators(tools), "t1", limits=DispatchLimits(**limits))
+    return ToolBox(tools, DispatchLimits(**limits)).trajectory("t1")
 
 
 async def one(tool: CountingTool, arguments: dict[str, Any], name: str = "count", **limits: Any) -> Answer:
@@ -47,7 +49,7 @@ async def test_parallel_first_calls_share_one_instance(tool: CountingTool) -> No
 async def test_create_kwargs_reach_the_tool(tool: CountingTool) -> None:
     tools = {"count": tool}
     kwargs = {"count": {"create_kwargs": {"start": 10}}}
-    async with TrajectoryTools(tools, make_validators(tools), "t", kwargs) as running:
+    async with ToolBox(tools).trajectory("t", kwargs) as running:
         answer = await running.call(ToolCall(name="count", arguments={}), 0, 0)
     assert answer.response.text == "11"
 
@@ -63,6 +65,11 @@ async def test_create_kwargs_reach_the_tool(tool: CountingTool) -> None:
         ({"mode": "garbage"}, ErrorKind.INFRA, "is unavailable", "returned str", True),
         ({"mode": "pair"}, ErrorKind.INFRA, "is unavailable", "returned tuple", True),
         ({"mode": "nan"}, ErrorKind.INFRA, "is unavailable", "step reward of tool 'count' is nan", True),
+        ({"mode": "bare_text"}, ErrorKind.INFRA, "is unavailable", "returned bytes as its text", True),
+        ({"mode": "bad_metric"}, ErrorKind.INFRA, "is unavailable", "queue_ms, is not a number: 'soon'", True),
+        ({"mode": "bad_kind"}, ErrorKind.INFRA, "is unavailable", "error_kind, is 'sad'", True),
+        ({"mode": "cancel_itself"}, ErrorKind.INFRA, "is unavailable", "cancelled its own call", True),
+        ({"mode": "exit"}, ErrorKind.INFRA, "is unavailable", "raised SystemExit: 4", True),
         ({"step": "x"}, ErrorKind.ARGUMENTS, "step: 'x' is not of type 'integer'", "step", False),
         ({"stop": 1}, ErrorKind.ARGUMENTS, "unknown argument 'stop'. Expected: mode, step.", "stop", False),
     ],
@@ -167,3 +174,92 @@ async def test_a_safe_reading_of_an_argument_is_run_and_reported(tool: CountingT
     assert answer.response.text == "5"
     assert answer.record.arguments == {"step": 5}
     assert answer.record.coerced == ["step: ' 5 ' was read as the integer 5"]
+
+
+async def test_a_tool_that_ignores_its_cancellation_is_left_behind(
+    tool: CountingTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "_GRACE_S", 0.01)
+    before = asyncio.all_tasks()
+    answer = await one(tool, {"mode": "stubborn"}, call_timeout_s=0.05)
+    assert answer.record.error_kind is ErrorKind.INFRA
+    assert tool.cancelled == 1
+    assert (await one(tool, {})).response.text == "1"
+    [stubborn] = asyncio.all_tasks() - before
+    stubborn.get_coro().close()  # type: ignore[union-attr]
+
+
+async def test_odd_text_and_metrics_can_be_written_down(tool: CountingTool) -> None:
+    answer = await one(tool, {"mode": "surrogate"})
+    assert answer.response.text == "half \\ud83d"
+    record = (await one(tool, {"mode": "odd_metrics"})).record
+    assert record.error_kind is None
+    assert "object object" in record.model_dump_json()
+
+
+async def test_a_response_of_another_class_with_the_same_parts_is_taken(tool: CountingTool) -> None:
+    answer = await one(tool, {"mode": "another_response"})
+    assert (answer.response.text, answer.record.tool_reward, answer.record.error_kind) == ("theirs", 0.0, None)
+
+
+async def test_output_is_cut_by_tokens() -> None:
+    tool = CountingTool()
+    limits = DispatchLimits(max_output_tokens=10, keep="head")
+    box = ToolBox({"count": tool}, limits, encode=lambda text: list(text.encode()))
+    async with box.trajectory("t") as tools:
+        answer = await tools.call(ToolCall(name="count", arguments={"mode": "long"}), 0, 0)
+    assert answer.response.text == "A" * 10 + "\n[... 990 of 1000 tokens left out ...]"
+    assert answer.record.shown_tokens == len(answer.response.text)
+    with pytest.raises(ValueError, match="encode"):
+        ToolBox({"count": tool}, limits)
+
+
+async def _started(tool: CountingTool, count: int) -> None:
+    while tool.running < count:  # noqa: ASYNC110 - a few turns of the loop, no waiting
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("process_wide", [False, True])
+async def test_no_more_calls_run_at_a_time_than_allowed(process_wide: bool) -> None:
+    tool = CountingTool({} if process_wide else {"max_concurrency": 3})
+    box = ToolBox({"count": tool}, DispatchLimits(max_concurrency=3 if process_wide else None))
+
+    async def call(i: int) -> Answer:
+        async with box.trajectory(f"t{i}") as tools:
+            return await tools.call(ToolCall(name="count", arguments={"mode": "wait"}), 0, 0)
+
+    running = [asyncio.create_task(call(i)) for i in range(10)]
+    await _started(tool, 3)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert tool.running == 3
+    tool.may_end.set()
+    answers = await asyncio.gather(*running)
+    assert tool.most == 3
+    assert sum(answer.record.queue_ms > 0 for answer in answers) >= 7
+    assert all(answer.record.error_kind is None for answer in answers)
+
+
+async def test_calls_that_wait_for_a_busy_tool_do_not_hold_up_the_others() -> None:
+    busy, free = CountingTool({"max_concurrency": 1}), CalculatorTool()
+    box = ToolBox({"count": busy, "calculator": free}, DispatchLimits(max_concurrency=2))
+    async with box.trajectory("t") as tools:
+        waiting = [
+            asyncio.create_task(tools.call(ToolCall(name="count", arguments={"mode": "wait"}), 0, i)) for i in range(5)
+        ]
+        await _started(busy, 1)
+        answer = await tools.call(ToolCall(name="calculator", arguments={"expression": "6*7"}), 0, 9)
+        busy.may_end.set()
+        await asyncio.gather(*waiting)
+    assert answer.response.text == "42"
+
+
+async def test_a_slot_that_never_comes_free_is_overload() -> None:
+    tool = CountingTool({"max_concurrency": 1})
+    box = ToolBox({"count": tool}, DispatchLimits(call_timeout_s=0.1))
+    async with box.trajectory("t") as tools, tools.box.tools["count"].slots:  # type: ignore[union-attr]
+        answer = await tools.call(ToolCall(name="count", arguments={}), 0, 0)
+    assert answer.record.error_kind is ErrorKind.OVERLOADED
+    assert answer.record.executed is False
+    assert tool.slots is not None
+    assert tool.slots.free == 1

@@ -13,10 +13,12 @@ from aiohttp.test_utils import TestServer
 
 from rollbox.retrieval import remote, shared_index
 from rollbox.retrieval.bm25 import Bm25Index
+from rollbox.retrieval.cache import CachedRetriever
+from rollbox.retrieval.remote import RemoteRetriever
 from rollbox.schemas.errors import ConfigError, ErrorKind, InfraError, OverloadedError, ToolError
 from rollbox.schemas.tool import ToolCall
 from rollbox.tools.base import CallContext
-from rollbox.tools.dispatch import TrajectoryTools, make_validators
+from rollbox.tools.dispatch import ToolBox
 from rollbox.tools.search import SearchTool
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -106,7 +108,7 @@ async def test_several_queries_are_parted_by_a_line() -> None:
 
 async def test_metrics_count_the_hits() -> None:
     _, _, metrics = await SearchTool({"topk": 2}).execute("i", {"query_list": ["capital", "zzzz"]})
-    assert metrics == {"hits": 2, "retries": 0}
+    assert metrics == {"hits": 2, "retries": 0, "cached": False}
 
 
 async def test_no_hits_are_said_plainly() -> None:
@@ -171,6 +173,9 @@ async def test_a_passed_deadline_is_an_infra_error() -> None:
         ({"corpus": "a.jsonl", "retrieval_service_url": "http://h/retrieve"}, "not both"),
         ({"retrieval_service_url": "h/retrieve"}, "retrieval_service_url"),
         ({"topk": 0}, "topk"),
+        ({"serper_url": "http://h/search"}, "serper_url and api_key belong together"),
+        ({"searxng_url": "http://h", "corpus": "a"}, "give one of corpus, searxng_url, not both"),
+        ({"layout": "fancy"}, "layout"),
         ({"top_k": 3}, "top_k"),
     ],
 )
@@ -235,7 +240,7 @@ async def test_passing_faults_are_survived(
     service.replies = [reply, says({"result": [[hit("Peru", "Lima.")]]})]
     response, _, metrics = await remote_tool.execute("i", {"query_list": ["q"]})
     assert response.text == 'Doc 1 (Title: "Peru")\nLima.'
-    assert metrics == {"hits": 1, "retries": 1}
+    assert metrics == {"hits": 1, "retries": 1, "cached": False}
 
 
 async def test_q01_a_bad_retriever_costs_its_call_and_nothing_else(
@@ -249,7 +254,7 @@ async def test_q01_a_bad_retriever_costs_its_call_and_nothing_else(
         url = f"http://127.0.0.1:{unused_tcp_port}/retrieve" if refused else service.server.make_url("/retrieve")
         tool = SearchTool({"retrieval_service_url": str(url), "timeout": 0.5})
         tools = {"search": tool}
-        async with TrajectoryTools(tools, make_validators(tools), "t") as running:
+        async with ToolBox(tools).trajectory("t") as running:
             answer = await running.call(ToolCall(**case["call"]), turn=0, index=0)
         await tool.aclose()
         assert answer.record.error_kind is ErrorKind.INFRA, described
@@ -302,10 +307,107 @@ async def test_a_wrong_address_is_not_retried(service: FakeService) -> None:
 async def test_calls_share_one_session_and_close_it(service: FakeService, remote_tool: SearchTool) -> None:
     service.replies = [says({"result": [[]]})]
     await asyncio.gather(*(ask(remote_tool, "q") for _ in range(20)))
-    client = remote_tool._remote
-    assert client is not None
+    assert isinstance(remote_tool._service, CachedRetriever)
+    client = remote_tool._service._inner
+    assert isinstance(client, RemoteRetriever)
     session = client._session()
     assert client._session() is session
     await remote_tool.aclose()
     assert session.closed
     await ask(remote_tool, "q")  # and opens a new one when called again
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        ("verl", 'Doc 1 (Title: "Peru")\nLima.\n\nDoc 2\nNo title.\n---\nNo passages found for "b".'),
+        (
+            "search_r1",
+            '<information>Doc 1(Title: "Peru") Lima.\nDoc 2 No title.\nNo passages found for "b".</information>',
+        ),
+        ("plain", 'Doc 1: Lima.\nDoc 2: No title.\n---\nNo passages found for "b".'),
+    ],
+)
+async def test_layouts(service: FakeService, layout: str, expected: str) -> None:
+    service.replies = [says({"result": [[hit("Peru", "Lima."), {"contents": "No title."}], []]})]
+    tool = SearchTool({"retrieval_service_url": str(service.server.make_url("/retrieve")), "layout": layout})
+    assert await ask(tool, "a", "b") == expected
+    await tool.aclose()
+
+
+async def test_a_repeated_query_is_answered_from_the_cache(service: FakeService, remote_tool: SearchTool) -> None:
+    service.replies = [says({"result": [[hit("Peru", "Lima.")]]})]
+    await ask(remote_tool, "capital of Peru")
+    response, _, metrics = await remote_tool.execute("i", {"query_list": [" capital  of Peru "]})
+    assert response.text == 'Doc 1 (Title: "Peru")\nLima.'
+    assert metrics == {"hits": 1, "retries": 0, "cached": True}
+    assert len(service.requests) == 1
+
+
+async def test_queries_asked_at_the_same_time_are_asked_once(service: FakeService, remote_tool: SearchTool) -> None:
+    service.replies = [says({"result": [[hit("A", "a")], [hit("B", "b")]]}), says({"result": [[hit("C", "c")]]})]
+    texts = await asyncio.gather(ask(remote_tool, "a", "b"), ask(remote_tool, "b", "c", "b"), ask(remote_tool, "a"))
+    assert [request["queries"] for request in service.requests] == [["a", "b"], ["c"]]
+    assert texts[1].count('(Title: "B")') == 2
+    assert texts[2] == 'Doc 1 (Title: "A")\na'
+
+
+async def test_failures_are_not_remembered(service: FakeService, remote_tool: SearchTool) -> None:
+    service.replies = [says("", 404), says({"result": [[hit("A", "a")]]})]
+    with pytest.raises(InfraError):
+        await ask(remote_tool, "a")
+    assert await ask(remote_tool, "a") == 'Doc 1 (Title: "A")\na'
+
+
+async def test_one_who_is_cancelled_does_not_take_the_answer_from_the_others(
+    service: FakeService, remote_tool: SearchTool
+) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def waits(request: web.Request) -> web.StreamResponse:
+        asked.set()
+        await may_answer.wait()
+        return await says({"result": [[hit("A", "a")]]})(request)
+
+    service.replies = [waits]
+    first, second = (asyncio.create_task(ask(remote_tool, "a")) for _ in range(2))
+    await asked.wait()
+    first.cancel()
+    may_answer.set()
+    assert await second == 'Doc 1 (Title: "A")\na'
+    assert first.cancelled()
+
+
+async def test_the_cache_forgets_what_is_old_and_what_is_too_much(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.replies = [says({"result": [[hit("A", "a")]]})]
+    url = str(service.server.make_url("/retrieve"))
+    tool = SearchTool({"retrieval_service_url": url, "cache_size": 2, "cache_ttl_sec": 0.000001})
+    for query in ("a", "a"):
+        await ask(tool, query)
+    assert len(service.requests) == 2, "too old at once"
+    await tool.aclose()
+    tool = SearchTool({"retrieval_service_url": url, "cache_size": 2})
+    for query in ("a", "b", "c", "b", "a"):
+        await ask(tool, query)
+    assert [request["queries"][0] for request in service.requests[2:]] == ["a", "b", "c", "a"]
+    await tool.aclose()
+
+
+async def test_passages_that_were_shown_are_left_out(service: FakeService) -> None:
+    service.replies = [says({"result": [[hit("A", "a"), hit("B", "b")]]})]
+    tool = SearchTool({"retrieval_service_url": str(service.server.make_url("/retrieve")), "skip_seen": True})
+    async with ToolBox({"search": tool}).trajectory("t") as trajectory:
+        answers = [
+            await trajectory.call(ToolCall(name="search", arguments={"query_list": [query]}), i, 0)
+            for i, query in enumerate(("one", "two"))
+        ]
+    assert 'Doc 2 (Title: "B")' in (answers[0].response.text or "")
+    assert answers[1].response.text == 'No new passages for "two": you have seen all 2 already.'
+    assert answers[1].record.metrics["skipped"] == 2
+    async with ToolBox({"search": tool}).trajectory("another") as trajectory:
+        again = await trajectory.call(ToolCall(name="search", arguments={"query_list": ["one"]}), 0, 0)
+    assert 'Doc 1 (Title: "A")' in (again.response.text or "")
+    assert again.record.cached
+    await tool.aclose()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollbox.tools.truncate import Keep, truncate
+from rollbox.tools.truncate import Keep, truncate, truncate_tokens
 
 keeps = st.sampled_from(["head", "tail", "both"])
 
@@ -30,6 +30,38 @@ def test_x09_chosen_unit_is_characters(cases: dict[str, Any]) -> None:
     shown = truncate(case["tool_output"], case["limits"][0]["chars"])
     assert shown.count("好") == case["limits"][0]["chars"]
     assert f"{len(case['tool_output']) - case['limits'][0]['chars']} of {len(case['tool_output'])} characters" in shown
+
+
+def test_x09_chosen_unit_is_tokens(cases: dict[str, Any], tokenizer: Any) -> None:
+    case = cases["X09"]["input"]
+
+    def encode(text: str) -> list[int]:
+        return list(tokenizer.encode(text, add_special_tokens=False))
+
+    limit, total = case["limits"][1]["tokens"], len(encode(case["tool_output"]))
+    for keep in ("head", "tail", "both"):
+        shown = truncate_tokens(case["tool_output"], limit, encode, keep)  # type: ignore[arg-type]
+        kept = "".join(line for line in shown.splitlines() if "left out" not in line)
+        assert set(kept) == {"好"}
+        assert limit - 6 <= len(encode(kept)) <= limit  # a character is several tokens here, and is never split
+        assert f"of {total} tokens left out" in shown
+
+
+@given(st.text(max_size=80), st.integers(1, 30), keeps)
+def test_tokens_are_never_more_than_asked_for(text: str, max_tokens: int, keep: Keep) -> None:
+    def encode(part: str) -> list[int]:
+        return list(part.encode(errors="surrogatepass"))
+
+    shown = truncate_tokens(text, max_tokens, encode, keep)
+    if len(encode(text)) <= max_tokens:
+        assert shown == text
+        return
+    head, _, rest = shown.partition("[... ")
+    tail = rest.partition(" ...]")[2].removeprefix("\n")
+    head = head.removesuffix("\n")
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len(encode(head)) + len(encode(tail)) <= max_tokens
 
 
 @given(st.text(alphabet="ae\u0301\u0302\u200d👩", min_size=1, max_size=40), st.integers(1, 30), keeps)

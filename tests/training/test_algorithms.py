@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollbox.schemas.errors import ConfigError
@@ -149,6 +149,7 @@ def test_reinforce_plus_plus_has_a_return_per_turn() -> None:
     assert np.allclose(advantages.numpy(), white, atol=1e-5)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2), st.floats(-1, 1)), min_size=1, max_size=5),
@@ -236,6 +237,7 @@ def test_roc_keeps_clean_positives_and_any_negatives() -> None:
     assert negatives == pytest.approx(1000, rel=0.15)
 
 
+@settings(deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=16), st.integers(1, 16))
 def test_roc_always_keeps_as_many_as_asked_and_both_kinds(correct: list[bool], keep: int) -> None:
     quality = [CLEAN] * len(correct)

@@ -33,7 +33,7 @@ HEALTHY: dict[str, tuple[Curve, float]] = {
     "rollbox/reward/void_turn/mean": (lambda t: 0.03, 0.01),
     "rollbox/tool/python/calls_total": (lambda t: 120 + 40 * t, 10.0),
     "rollbox/tool/python/errors_total": (lambda t: 25 - 10 * t, 3.0),
-    "rollbox/group/zero_std_share": (lambda t: 0.2 + 0.3 * t, 0.04),
+    "rollbox/group/zero_std_share/mean": (lambda t: 0.2 + 0.3 * t, 0.04),
 }
 VALIDATION = ("val-core/openai/gsm8k/acc/mean@1", lambda t: 0.3 + 0.3 * t, 0.01)
 EVERY = 5
@@ -77,7 +77,7 @@ PLANTED: dict[str, tuple[dict[str, tuple[Curve, float]], Curve | None]] = {
     "the format collapses": ({"rollbox/reward/format/mean": (lambda t: 0.9 if t < 0.6 else 0.2, 0.03)}, None),
     "tool calls fail more and more": ({"rollbox/tool/python/errors_total": (lambda t: 15 + 70 * t, 4.0)}, None),
     "void turns grow": ({"rollbox/reward/void_turn/mean": (lambda t: 0.02 + 0.4 * t, 0.02)}, None),
-    "most groups have no signal": ({"rollbox/group/zero_std_share": (lambda t: 0.2 + 0.75 * t, 0.03)}, None),
+    "most groups have no signal": ({"rollbox/group/zero_std_share/mean": (lambda t: 0.2 + 0.75 * t, 0.03)}, None),
     "no group has a signal": (
         {
             "critic/advantages/max": (lambda t: 1.8 if t < 0.7 else 0.0, 0.0),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,9 @@ import pytest
 from verl.utils.reward_score import default_compute_score
 from verl.utils.reward_score.sandbox_fusion import compute_score
 from verl.utils.reward_score.sandbox_fusion.utils import check_correctness
+
+from rollbox.sandbox.client import Sandbox
+from rollbox.schemas.judge import JudgeRequest
 
 from ..sandbox.server_process import serving
 
@@ -75,6 +79,42 @@ def test_a_memory_limit(url: str) -> None:
 def test_function_call_tests(url: str, code: str) -> None:
     tests = {"fn_name": "add", "inputs": ["3\n4", "[1]\n[2]"], "outputs": ["7", "[1, 2]"]}
     assert _checked(url, code, tests) == ([True, True], ["success"] * 2)
+
+
+CPP = "#include <iostream>\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b << std::endl; }"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_a_compiled_language(url: str) -> None:
+    assert _checked(url, CPP, TESTS, language="cpp", timeout=30) == ([True] * 3, ["success"] * 3)
+    crashing = CPP.replace("int a, b;", "int a, b; std::abort();")
+    assert _checked(url, crashing, TESTS, language="cpp", timeout=30) == ([-2] * 3, ["runtime_error"] * 3)
+    broken = CPP.replace("int a, b;", "int a;")
+    assert _checked(url, broken, TESTS, language="cpp", timeout=30) == ([-4] * 3, ["compile_error"] * 3)
+
+
+def test_the_names_that_its_wrapper_grants(url: str) -> None:
+    code = "class Solution:\n    def first(self, values: List[int]) -> int:\n        return deque(values)[0]"
+    tests = {"fn_name": "first", "inputs": ["[3, 4]"], "outputs": ["3"]}
+    assert _checked(url, code, tests) == ([True], ["success"])
+
+
+async def test_the_judge_agrees(url: str) -> None:
+    """The same test cases by our client give the same verdicts."""
+    call = {"fn_name": "f", "inputs": ["3\n4", "[1]\n[2]", "1\n1", '"a"\n"b"'], "outputs": ["7", "[1, 2]", "3", "ab"]}
+    programs: list[tuple[str, dict[str, Any]]] = [
+        (ADD, TESTS),
+        (ADD.replace("a + b", "a - b"), TESTS),
+        ("print(1 / int(input().split()[0]))", TESTS),
+        ("def f(a: Any, b: Any) -> Any:\n    return a + b", call),
+        ("class Solution:\n    def f(self, a, b):\n        return a + b", call),
+    ]
+    async with Sandbox.connect(url.removesuffix("/run_code")) as sandbox:
+        for code, tests in programs:
+            judged = await sandbox.judge(JudgeRequest.from_in_outs(code, tests))
+            assert [test.verdict == "accepted" for test in judged.tests] == [
+                result is True for result in _checked(url, code, tests)[0]
+            ], code
 
 
 def test_assert_cases(url: str) -> None:

@@ -57,6 +57,8 @@ class CalculatorTool(BaseTool):
         },
     }
 
+    example: ClassVar[dict[str, Any] | None] = {"expression": "17 * 23"}
+
     async def execute(self, instance_id: str, parameters: dict[str, Any] | str, **kwargs: Any) -> ToolReturn:
         """Work out `parameters["expression"]`.
 

@@ -160,7 +160,7 @@ def void_turn_growth(series: Series) -> Flag | None:
 
 def no_signal(series: Series) -> Flag | None:
     """Groups whose trajectories all earn the same have no advantage."""
-    share = first_of(series, [name for name in series if name.endswith("zero_std_share")])
+    share = first_of(series, [name for name in series if "zero_std_share" in name])
     if share is not None and share.end > 0.7:
         return Flag(
             "most groups have no signal",

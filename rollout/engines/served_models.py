@@ -1,0 +1,31 @@
+"""What the servers of one model say about it at `/v1/models`."""
+
+from __future__ import annotations
+
+from ...schemas.errors import ConfigError
+from .http_client import EngineClient
+
+NO_LIMIT = 1 << 30
+
+
+async def served_model(client: EngineClient, wanted: str | None) -> tuple[str, int]:
+    """The model's name, and the tokens that its context holds (the smallest of all servers; 2^30 where none says).
+
+    Args:
+        wanted: the name it must have; None takes the first that the first server has.
+
+    Raises:
+        ConfigError: a server does not answer, or does not serve that model.
+    """
+    limits = []
+    for replica, answer in zip(client.replicas.all, await client.get_from_all("/v1/models"), strict=True):
+        try:
+            cards = {card["id"]: card for card in answer["data"]}
+            wanted = wanted or next(iter(cards))
+        except (KeyError, TypeError, StopIteration) as error:
+            raise ConfigError(f"model: {replica.url}/v1/models names no models ({error!r})") from error
+        if wanted not in cards:
+            raise ConfigError(f"model: {replica.url} does not serve {wanted!r}; it serves: {', '.join(cards)}")
+        limits.append(int(cards[wanted].get("max_model_len") or NO_LIMIT))
+    assert wanted is not None
+    return wanted, min(limits)

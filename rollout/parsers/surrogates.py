@@ -1,0 +1,28 @@
+"""Half a surrogate pair: JSON can write one (`\\ud83d`), but it is no character, and nothing can be encoded with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+REPLACEMENT = "\ufffd"
+
+
+def may_hold_surrogates(text: str, start: int = 0, end: int | None = None) -> bool:
+    """Whether JSON in `text[start:end]` escapes surrogates at all, paired or not."""
+    return text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0
+
+
+def without_lone_surrogates(value: Any) -> Any:
+    """`value`, a JSON value, with each half of a pair replaced by U+FFFD; keys too."""
+    match value:
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return "".join(REPLACEMENT if "\ud800" <= char <= "\udfff" else char for char in value)
+            return value
+        case list():
+            return [without_lone_surrogates(item) for item in value]
+        case dict():
+            return {without_lone_surrogates(key): without_lone_surrogates(item) for key, item in value.items()}
+    return value

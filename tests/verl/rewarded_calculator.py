@@ -1,0 +1,19 @@
+"""The calculator with rewards of its own, so that a training run has rewards to place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rollbox.tools.base import ToolReturn
+from rollbox.tools.calculator import CalculatorTool
+
+STEP, WHOLE = 0.5, 1.0
+
+
+class RewardedCalculator(CalculatorTool):
+    async def execute(self, instance_id: str, parameters: dict[str, Any], **kwargs: Any) -> ToolReturn:
+        response, _, metrics = await super().execute(instance_id, parameters, **kwargs)
+        return response, STEP, metrics
+
+    async def calc_reward(self, instance_id: str, **kwargs: Any) -> float:
+        return WHOLE

@@ -1,0 +1,118 @@
+"""The preflight passes what works, and names the remedy of what does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rollbox.demo.questions import generate
+from rollbox.schemas.errors import ConfigError
+from rollbox.schemas.tool import ToolSchema
+from rollbox.schemas.trajectory import Sample
+from rollbox.training.example_call import example_arguments
+from rollbox.training.preflight import preflight
+from rollbox.training.recipe import compose_recipe, find_recipe
+from rollbox.training.verl_data import read_rows, write_parquet
+
+from .in_process import SHIPPED
+
+pytestmark = pytest.mark.verl
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made: Path = tmp_path_factory.mktemp("preflight")
+    write_parquet(generate("train", 8, seed=5), made / "train.parquet", "train")
+    tools = yaml.safe_load((SHIPPED / "python.yaml").read_text())
+    tools["tools"][0]["config"]["sandbox_url"] = "http://127.0.0.1:9"
+    (made / "unreachable.yaml").write_text(yaml.safe_dump(tools))
+    unscored = Sample(sample_id="1", data_source="nope", messages=[{"role": "user", "content": "?"}], ground_truth="1")
+    write_parquet([unscored], made / "unscored.parquet", "train")
+    (made / "empty.jsonl").write_text("")
+    return made
+
+
+def config_of(folder: Path, model: Path, *overrides: str) -> Any:
+    given = [
+        f"data.train_files={folder}/train.parquet",
+        f"data.val_files={folder}/train.parquet",
+        f"actor_rollout_ref.model.path={model}",
+        *overrides,
+    ]
+    return compose_recipe(find_recipe("cpu_arithmetic", given))[1]
+
+
+async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
+    lines = await preflight(config_of(folder, random_model_dir))
+    assert [line.split(":")[0] for line in lines] == ["tools answer", "prompts", "rehearsal", "reward"]
+    assert "calculator" in lines[0]
+    assert "python" in lines[0]
+    assert "16 rows can be scored (rollbox/arithmetic)" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["multi_turn.tools_config_file={folder}/unreachable.yaml", "rollbox.call_timeout_s=1"],
+            "tool 'python' does not answer: .*Is its server running",
+        ),
+        (["data.train_files={folder}/unscored.parquet"], "data: sample .* data_source: no score for 'nope'"),
+        (["data.train_files={folder}/none.parquet"], "data.train_files: there is no file .*none.parquet; make it with"),
+        (["data.train_files={folder}/empty.jsonl"], "data.train_files: .*empty.jsonl holds no rows"),
+        (["data.max_prompt_length=20"], "the prompt of row 0 of .* data.max_prompt_length is 20; raise it"),
+        (["data.max_response_length=30"], "rehearsal: a trajectory of one call ended with .*max_response_length"),
+        (["actor_rollout_ref.rollout.multi_turn.format=llama3_json"], "format=llama3_json: it does not read a call"),
+        (["actor_rollout_ref.model.path={folder}"], "cannot load the tokenizer of"),
+        (["reward.reward_model.enable=True", "rollbox.rewards.tool=1"], "enable_resource_pool=True or rollbox.rewards"),
+        (["+rollbox.max_turn=1"], "rollbox: max_turn"),
+    ],
+)
+async def test_what_does_not_work_is_named(
+    overrides: list[str], message: str, folder: Path, random_model_dir: Path
+) -> None:
+    given = [override.replace("{folder}", str(folder)) for override in overrides]
+    with pytest.raises(ConfigError, match=message):
+        await preflight(config_of(folder, random_model_dir, *given))
+
+
+def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
+    samples = [
+        Sample(
+            sample_id=str(i),
+            data_source="d",
+            messages=[{"role": "user", "content": f"q{i}"}],
+            ground_truth=str(i),
+            tools_kwargs={"count": {"create_kwargs": {"start": i}}} if i else {},
+        )
+        for i in range(3)
+    ]
+    write_parquet(samples, tmp_path / "new" / "a.parquet", "train")
+    rows = read_rows(tmp_path / "new" / "a.parquet", "here", limit=2)
+    assert [row["prompt"] for row in rows] == [sample.messages for sample in samples[:2]]
+    assert rows[1]["extra_info"]["tools_kwargs"] == {"count": {"create_kwargs": {"start": 1}}}
+    assert rows[0]["reward_model"]["ground_truth"] == "0"
+
+
+def test_arguments_are_made_from_a_schema() -> None:
+    schema = ToolSchema.model_validate(
+        {
+            "function": {
+                "name": "f",
+                "parameters": {
+                    "properties": {
+                        "text": {"type": "string"},
+                        "many": {"type": "array", "items": {"type": "integer", "minimum": 3}},
+                        "kind": {"enum": ["a", "b"]},
+                        "deep": {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]},
+                        "left_out": {"type": "string"},
+                    },
+                    "required": ["text", "many", "kind", "deep"],
+                },
+            }
+        }
+    )
+    assert example_arguments(schema) == {"text": "1", "many": [3], "kind": "a", "deep": {"x": 1}}

@@ -1,0 +1,110 @@
+"""The reward manager `rollbox`: scores the model's own last words, and leaves failed trajectories unscored."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+from ..schemas.trajectory import Rewards
+from .batch_rows import RECORD
+from .scoring import answer_scores, last_words, masked_score, tool_reward
+from .settings import read_settings
+from .shared_rewards import SharedRewards
+
+NAME = "rollbox"
+
+
+class RollboxRewardManager(RewardManagerBase):
+    """Outcome and format by `data_source`, weighted by the `rollbox.rewards` section, or what its rewards file says.
+
+    With a rewards file the agent loop has scored the trajectory already, and what lies at earlier tokens is taken off
+    here; of a trajectory that another loop ran, the last words are scored.
+
+    A `reward.custom_reward_function` takes their place; it is given the model's last words as `solution_str` and
+    verl's extra fields, our record among them, in `extra_info`.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: Any,
+        compute_score: Any = None,
+        reward_router_address: str | None = None,
+        reward_model_tokenizer: Any = None,
+    ) -> None:
+        super().__init__(config, tokenizer, compute_score)
+        self._weights = read_settings(config).rewards
+        self._rewards = SharedRewards(self._weights)
+        # verl hands over its own default where none is configured.
+        self._custom = compute_score if config.reward.custom_reward_function.path is not None else None
+        self._router: dict[str, Any] = {}
+        if reward_router_address is not None:
+            self._router = {
+                "reward_router_address": reward_router_address,
+                "reward_model_tokenizer": reward_model_tokenizer,
+            }
+
+    async def run_single(self, data: Any) -> dict[str, Any]:
+        """Score one trajectory (the last of `data`).
+
+        Returns:
+            `reward_score`, and `reward_extra_info` with the same keys for every trajectory.
+
+        Raises:
+            ConfigError: no score for the data source, or no readable ground truth.
+        """
+        item = data[-1:][0]
+        row = item.non_tensor_batch
+        extra_fields = dict(row.get("tool_extra_fields") or {})
+        record = extra_fields.get(RECORD)
+        if self._rewards.of_file and self._custom is None:
+            return await self._by_file(item, record)
+        if record is not None and record["infra_failed"] and self._custom is None:
+            scored: dict[str, Any] = dict(masked_score())
+        else:
+            answer = record["answer_text"] if record is not None else await self._last_words(item)
+            scored = await self._score(row, answer, extra_fields)
+        tools = tool_reward(extra_fields, record, self._weights.tool)
+        total = scored["score"] + tools
+        return {"reward_score": total, "reward_extra_info": {**scored, "score": total, "tool": tools}}
+
+    async def _by_file(self, item: Any, record: Any) -> dict[str, Any]:
+        row = item.non_tensor_batch
+        if record is not None:
+            rewards = None if record["rewards"] is None else Rewards.model_validate(record["rewards"])
+        else:
+            truth = row["reward_model"]["ground_truth"]
+            rewards = await self._rewards.score_text(
+                await self._last_words(item), row["data_source"], truth, row.get("extra_info")
+            )
+        info = self._rewards.info(rewards)
+        elsewhere = 0.0
+        if record is not None and record["rewards_at_tokens"]:
+            elsewhere = sum(reward for _, reward in record["token_rewards"])
+        return {"reward_score": (rewards.total if rewards else 0.0) - elsewhere, "reward_extra_info": info}
+
+    async def _score(self, row: Any, answer: str, extra_fields: dict[str, Any]) -> dict[str, Any]:
+        data_source, ground_truth = row["data_source"], row["reward_model"]["ground_truth"]
+        if self._custom is None:
+            rewards = await self._rewards.score_text(answer, data_source, ground_truth, row.get("extra_info"))
+            return answer_scores(rewards)
+        arguments = {
+            "data_source": data_source,
+            "solution_str": answer,
+            "ground_truth": ground_truth,
+            "extra_info": {**(row.get("extra_info") or {}), **extra_fields, "num_turns": row.get("__num_turns__")},
+            **self._router,
+        }
+        if inspect.iscoroutinefunction(self._custom):
+            result = await self._custom(**arguments)
+        else:
+            result = await self.loop.run_in_executor(None, lambda: self._custom(**arguments))
+        return dict(result) if isinstance(result, dict) else {"score": float(result), "acc": float(result)}
+
+    async def _last_words(self, item: Any) -> str:
+        response = item.batch["responses"]
+        ids = response[: int(item.batch["attention_mask"][-response.shape[-1] :].sum())]
+        text = await self.loop.run_in_executor(None, lambda: self.tokenizer.decode(ids, skip_special_tokens=True))
+        return last_words(str(text))

@@ -1,0 +1,1 @@
+"""A local web page to read the trajectories of a run."""

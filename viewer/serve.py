@@ -1,0 +1,81 @@
+"""Serve the pages of one run until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..schemas.errors import ConfigError
+from .app import create_app
+from .index import TrajectoryIndex
+from .tokens import find_tokenizer
+
+TRAJECTORIES, FAILURES = "trajectories.jsonl", "failures.jsonl"
+
+
+class ViewSettings(BaseModel):
+    """What the viewer is started with.
+
+    Attributes:
+        directory: of the run; holds `trajectories.jsonl`, and maybe `failures.jsonl`.
+        tokenizer: folder with a `tokenizer.json`; the default is the run's own, if it has one.
+        port: 0 takes a free one.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    directory: Path
+    tokenizer: Path | None = None
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: int = Field(default=8765, ge=0, le=65_535)
+
+
+def serve(settings: ViewSettings) -> None:
+    """Print the address, and serve.
+
+    Raises:
+        ConfigError: there are no trajectories, the tokenizer cannot be read, or the address cannot be bound.
+    """
+    file = settings.directory / TRAJECTORIES
+    if not file.is_file():
+        raise ConfigError(f"{file}: is not there; give the directory that a run was written to (--out)")
+    texts = find_tokenizer(settings.directory, settings.tokenizer)
+    listener = _bound(settings)
+    # uvicorn raises the signal again once it has ended; without this the process would seem to have been killed.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _already_handled)
+
+    async def run() -> None:
+        async with TrajectoryIndex(file, settings.directory / FAILURES) as index:
+            app = create_app(index, texts, settings.host)
+            config = uvicorn.Config(app, lifespan="off", log_level="warning", timeout_graceful_shutdown=2)
+            print(f"{file}\n{_address(settings.host, listener)}   (Ctrl-C ends it)", flush=True)  # noqa: T201
+            await uvicorn.Server(config).serve(sockets=[listener])
+
+    asyncio.run(run())
+
+
+def _already_handled(number: int, frame: FrameType | None) -> None:
+    """The signal has done its work: the server has ended."""
+
+
+def _bound(settings: ViewSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on host {settings.host!r}, port {settings.port}: {error.strerror or error}; "
+            "choose another with --port (0 takes a free one)"
+        ) from error
+
+
+def _address(host: str, listener: socket.socket) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listener.getsockname()[1]}/"
