@@ -11,7 +11,6 @@ import asyncio
 import os
 import secrets
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ class ContainerServer:
         self.token = secrets.token_urlsafe(32)
         self._client: Any = None
         self._container = ""
-        self._stdin: Any = None
+        self._attached: Any = None
         self._reader: threading.Thread | None = None
         self._said = b""
 
@@ -93,10 +92,10 @@ class ContainerServer:
             options = container_options(self._client, self._image, self._command(), {TOKEN_VARIABLE: self.token})
             self._container = self._client.create_container(**options, labels={OWNER_LABEL: owner()})["Id"]
             # Attached before the start, so that there is no moment without a lifeline.
-            self._stdin = self._client.attach_socket(self._container, params={"stdin": 1, "stream": 1})
-            output = self._client.attach(self._container, stdout=True, stderr=True, stream=True)
+            attached = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+            self._attached = self._client.attach_socket(self._container, params=attached)
             # A container that has ended is gone, and its log with it.
-            self._reader = threading.Thread(target=self._read, args=(output,), daemon=True)
+            self._reader = threading.Thread(target=self._read, args=(self._attached,), daemon=True)
             self._reader.start()
             self._client.start(self._container)
             ports = self._client.inspect_container(self._container)["NetworkSettings"]["Ports"]
@@ -136,9 +135,11 @@ class ContainerServer:
         except self._docker.errors.NotFound:
             return False
 
-    def _read(self, output: Iterator[bytes]) -> None:
-        with suppress(OSError, self._docker.errors.DockerException):
-            for part in output:
+    def _read(self, attached: Any) -> None:
+        from docker.utils.socket import frames_iter
+
+        with suppress(OSError, ValueError, self._docker.errors.DockerException):
+            for _, part in frames_iter(attached, tty=False):
                 self._said = (self._said + part)[-_LOG_BYTES:]
 
     def _log(self) -> str:
@@ -152,14 +153,19 @@ class ContainerServer:
 
     def _remove(self) -> None:
         container, self._container = self._container, ""
-        stdin, self._stdin = self._stdin, None
+        attached, self._attached = self._attached, None
+        reader, self._reader = self._reader, None
         client, self._client = self._client, None
-        if stdin is not None:
-            stdin.close()
-        if container:
-            _remove(client, container)
-        if client is not None:
-            client.close()
+        try:
+            if container:
+                _remove(client, container)
+        finally:
+            if reader is not None:
+                reader.join(_LOG_S)
+            if attached is not None:
+                attached._response.close()  # which the SDK hangs on the socket, and which closes that
+            if client is not None:
+                client.close()
 
 
 def owner() -> str:

@@ -12,7 +12,7 @@ from ..rollout.loop import RolloutLoop
 from ..rollout.parsers import get_parser
 from ..schemas.generation import SamplingParams
 from ..tools.base import BaseTool
-from ..tools.registry import by_name
+from ..tools.registry import by_name, load_tools
 from .foreign_tools import as_our_tool
 from .settings import read_settings
 from .shared_rewards import SharedRewards
@@ -79,7 +79,11 @@ class WorkerParts:
         # Only here is the whole trajectory known: a reward manager sees its end.
         self.rewards = SharedRewards(self.settings.rewards) if self.settings.rewards.file is not None else None
         self.rewards_at_tokens = bool(agent_loop.config.trainer.get("use_v1", False))
-        self._tools: dict[str, BaseTool] = by_name(map(as_our_tool, tools), "multi_turn.tool_config_path")
+        self._tools: dict[str, BaseTool] = (
+            by_name(map(as_our_tool, tools), "multi_turn.tool_config_path")
+            if self.settings.tools_config_file is None
+            else load_tools(self.settings.tools_config_file)
+        )
         self._format = str(rollout.multi_turn.format).removeprefix("rollbox_")
         self._limits = self.settings.limits(int(rollout.response_length))
         self._loops: dict[tuple[str, ...], RolloutLoop] = {}

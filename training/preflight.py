@@ -5,7 +5,9 @@ Each check raises `ConfigError` that says what is wrong and how to mend it, or r
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -45,8 +47,9 @@ async def preflight(config: Any) -> list[str]:
     check_agent_loop(rollout, _agent_names(config))
     check_response_length(rollout)
     _check_rewards_can_be_placed(config, settings)
+    _check_sampler(config)
     tokenizer = _tokenizer(config)
-    tools = _tools(config)
+    tools = _tools(config, settings)
     lines = []
     async with contextlib.AsyncExitStack() as stack:
         for tool in tools.values():
@@ -56,7 +59,7 @@ async def preflight(config: Any) -> list[str]:
         samples = [sample for key in ("train_files", "val_files") for sample in _samples(config, key)]
         lines.append(check_prompts(template, tools, samples, config))
         lines.append(await check_rollout(config, settings, tokenizer, tools, samples[0]))
-    lines.append(check_scores(config, settings, samples))
+    lines.append(await check_scores(config, settings, samples))
     return lines
 
 
@@ -124,11 +127,11 @@ async def check_rollout(
     return f"rehearsal: {len(trajectory.response_ids)} tokens, {sum(trajectory.response_mask)} of them trained"
 
 
-def check_scores(config: Any, settings: TrainingSettings, samples: list[Sample]) -> str:
-    """The reward of each row can be computed. A reward function of the user's own is left alone."""
+async def check_scores(config: Any, settings: TrainingSettings, samples: list[Sample]) -> str:
+    """The reward of each row can be computed; of a reward function of the user's own, that of the first row."""
     reward = config.reward
     if reward.custom_reward_function.path is not None:
-        return f"reward: {reward.custom_reward_function.name} of {reward.custom_reward_function.path}, not tried"
+        return await _try_reward_function(config, samples[0])
     if reward.reward_manager.name != "rollbox":
         return f"reward: verl's manager {reward.reward_manager.name!r}, not tried"
     try:
@@ -136,6 +139,34 @@ def check_scores(config: Any, settings: TrainingSettings, samples: list[Sample])
     except ConfigError as error:
         raise ConfigError(f"data: {error}") from error
     return f"reward: {len(samples)} rows can be scored ({', '.join(sorted({s.data_source for s in samples}))})"
+
+
+async def _try_reward_function(config: Any, sample: Sample) -> str:
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    where = f"{config.reward.custom_reward_function.name} of {config.reward.custom_reward_function.path}"
+    if config.reward.reward_model.enable:
+        return f"reward: {where}, not tried, because it may ask the reward model"
+    try:
+        function = get_custom_reward_fn(config)
+        assert function is not None
+        arguments: dict[str, Any] = {
+            "data_source": sample.data_source,
+            "solution_str": "#### 1",
+            "ground_truth": sample.ground_truth,
+            "extra_info": {**sample.extra_info, "tool_rewards": [], "turn_scores": [], "num_turns": 2},
+        }
+        if inspect.iscoroutinefunction(function):
+            result = await function(**arguments)
+        else:
+            result = await asyncio.to_thread(lambda: function(**arguments))
+        score = float(result["score"] if isinstance(result, dict) else result)
+    except Exception as error:
+        raise ConfigError(
+            f"reward: {where} cannot score row {sample.sample_id}: {type(error).__name__}: {error}; mend it, or start "
+            "with --no-preflight where it needs what only a real trajectory has"
+        ) from error
+    return f"reward: {where} gives an answer of '#### 1' to the first row {score:g}"
 
 
 def _check_masks(trajectory: Trajectory, engine: RehearsalEngine) -> None:
@@ -158,6 +189,15 @@ def _check_rewards_can_be_placed(config: Any, settings: TrainingSettings) -> Non
         )
 
 
+def _check_sampler(config: Any) -> None:
+    mode, name = config.trainer.v1.trainer_mode, config.trainer.v1.sampler.custom_sampler.name
+    wanted = "RollboxReplayBuffer" if mode == "sync" else "RollboxReplayBufferAsync"
+    if name is not None and name.startswith("RollboxReplayBuffer") and name != wanted:
+        raise ConfigError(
+            f"trainer.v1.trainer_mode={mode} needs trainer.v1.sampler.custom_sampler.name={wanted} (got {name})"
+        )
+
+
 def _tokenizer(config: Any) -> Tokenizer:
     from transformers import AutoTokenizer
 
@@ -174,8 +214,8 @@ def _tokenizer(config: Any) -> Tokenizer:
     return cast(Tokenizer, tokenizer)
 
 
-def _tools(config: Any) -> dict[str, BaseTool]:
-    path = config.actor_rollout_ref.rollout.multi_turn.tool_config_path
+def _tools(config: Any, settings: TrainingSettings) -> dict[str, BaseTool]:
+    path = settings.tools_config_file or config.actor_rollout_ref.rollout.multi_turn.tool_config_path
     if not path:
         return {}
     return load_tools(Path(path))

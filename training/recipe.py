@@ -20,7 +20,12 @@ _TOOLS_KEY = f"{_MULTI_TURN}.tool_config_path"
 _ALIASES = ("multi_turn.tools_config_file", f"{_MULTI_TURN}.tools_config_file")
 _PATHS = (
     *("data.train_files", "data.val_files", "actor_rollout_ref.model.path", _TOOLS_KEY),
-    *("trainer.default_local_dir", "rollbox.records_dir", "reward.custom_reward_function.path"),
+    *(
+        "trainer.default_local_dir",
+        "rollbox.records_dir",
+        "rollbox.tools_config_file",
+        "reward.custom_reward_function.path",
+    ),
 )
 # Where verl's configuration is open, or ours.
 _OPEN = (

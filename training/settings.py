@@ -55,6 +55,8 @@ class TrainingSettings(BaseModel):
         max_output_chars: characters of a tool's text that the model sees; `keep` says which end survives.
         state_groups: tell `rollbox_gigpo` which turns began in the same state.
         max_infra_failed_share: share of a batch that may fail through our fault before the run is stopped.
+        tools_config_file: tools that our loop loads itself, for what verl's loader does not read: functions and MCP
+            servers. None takes those of verl's `multi_turn.tool_config_path`.
         records_dir: where the trajectories of each step are written, one line of JSON each; None writes none.
     """
 
@@ -68,6 +70,7 @@ class TrainingSettings(BaseModel):
     max_output_chars: int = Field(default=8000, ge=1)
     keep: Keep = "both"
     max_infra_failed_share: float = Field(default=0.3, ge=0, le=1)
+    tools_config_file: str | None = None
     records_dir: str | None = None
     rewards: Weights = Field(default_factory=Weights)
     state_groups: bool = False
@@ -110,7 +113,8 @@ def settings_of(section: Any) -> TrainingSettings:
     Raises:
         ConfigError: as `read_settings`.
     """
+    if section is None or isinstance(section, dict):
+        return validated(TrainingSettings, section or {}, "rollbox")
     from omegaconf import OmegaConf
 
-    data = OmegaConf.to_container(section, resolve=True) if OmegaConf.is_config(section) else section or {}
-    return validated(TrainingSettings, data, "rollbox")
+    return validated(TrainingSettings, OmegaConf.to_container(section, resolve=True), "rollbox")

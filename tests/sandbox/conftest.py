@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rollbox.sandbox.client import Sandbox
+from rollbox.schemas.judge import JudgeLimits, JudgeRequest, JudgeResult
 from rollbox.schemas.run import RunLimits, RunRequest, RunResult
 
 from .server_process import ServerProcess, serving
@@ -49,3 +50,18 @@ def seen(run: RunCode) -> Callable[..., Awaitable[Any]]:
         return json.loads(result.stdout)
 
     return look
+
+
+Judged = Callable[..., Any]
+
+
+@pytest.fixture
+def judge(sandbox: Sandbox) -> Judged:
+    """Judge a program; keywords are limits or fields of the request."""
+
+    async def judged(code: str, tests: list[dict[str, Any]], **fields: Any) -> JudgeResult:
+        limits = {name: fields.pop(name) for name in list(fields) if name in JudgeLimits.model_fields}
+        data = {"code": code, "tests": tests, "limits": {"wall_s": 20, **limits}, **fields}
+        return await sandbox.judge(JudgeRequest.model_validate(data))
+
+    return judged

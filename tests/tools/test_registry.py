@@ -77,7 +77,7 @@ def test_a_tool_of_the_users_own_module_loads(tmp_path: Path, monkeypatch: pytes
         ("tools: [{class_name: os.sep, config: {type: function}}]", "'os.sep' is no function"),
         (
             "tools: [{class_name: textwrap.dedent, config: {type: function, k: 3}}]",
-            "a function takes type and max_concurrency only",
+            "a function takes type and max_concurrency",
         ),
         (
             f"tools: [{{class_name: {CALCULATOR}, config: {{precision: '${{ROLLBOX_UNSET}}'}}}}]",

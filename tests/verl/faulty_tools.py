@@ -13,3 +13,12 @@ class UnreleasableTool(CountingTool):
     async def release(self, instance_id: str, **kwargs: Any) -> None:
         await super().release(instance_id, **kwargs)
         raise RuntimeError("cannot be released")
+
+
+def double(number: int) -> int:
+    """Double a number.
+
+    Args:
+        number: The number.
+    """
+    return 2 * number

@@ -1,4 +1,4 @@
-"""The calculator with rewards of its own, so that a training run has rewards to place."""
+"""The calculator with rewards and faults of its own, so that a training run has rewards to place and rows to mask."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ STEP, WHOLE = 0.5, 1.0
 
 
 class RewardedCalculator(CalculatorTool):
+    """Breaks in a quarter of the trajectories, whatever the model does."""
+
     async def execute(self, instance_id: str, parameters: dict[str, Any], **kwargs: Any) -> ToolReturn:
+        if int(instance_id[:2], 16) < 64:
+            raise RuntimeError("a bug in the tool")
         response, _, metrics = await super().execute(instance_id, parameters, **kwargs)
         return response, STEP, metrics
 

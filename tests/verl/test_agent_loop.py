@@ -20,7 +20,7 @@ from rollbox.training.batch_rows import RECORD
 from rollbox.training.verl_rows import sample_of, selected_tools
 
 from ..tools.counting_tool import CountingTool
-from .faulty_tools import UnreleasableTool
+from .faulty_tools import UnreleasableTool, double
 from .in_process import PROMPT_LENGTH, SHIPPED, ScriptedClient, batch, call, close_tools, compose_config, make_worker
 
 pytestmark = pytest.mark.verl
@@ -242,6 +242,26 @@ def test_rows_are_read_or_refused_by_name() -> None:
         sample_of({"raw_prompt": [{"role": "user", "content": [{"type": "image"}]}]})
     with pytest.raises(ConfigError, match="no tool 'nope' is loaded; there are: count"):
         selected_tools({"extra_info": {"tool_selection": ["nope"]}}, ("count",))
+
+
+async def test_our_loop_loads_functions_that_verls_loader_does_not(random_model_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "functions.yaml"
+    entry = {"class_name": f"{double.__module__}.double", "config": {"type": "function"}}
+    file.write_text(yaml.safe_dump({"tools": [entry]}))
+    config = compose_config(
+        random_model_dir,
+        file,
+        "actor_rollout_ref.rollout.multi_turn.tool_config_path=null",
+        f"+rollbox.tools_config_file={file}",
+        "reward.reward_manager.name=rollbox",
+    )
+    worker, _ = make_worker(config, {"double": [call("double", number=4), "#### 7<|im_end|>"]})
+    output = await worker.generate_sequences(batch(["double"], "rollbox_agent"))
+    [record] = output.non_tensor_batch[RECORD]
+    assert [(each["tool"], each["executed"], each["error_kind"]) for each in record["calls"]] == [
+        ("double", True, None)
+    ]
+    assert "<tool_response>\n8\n" in worker.tokenizer.decode(output.batch["responses"][0])
 
 
 @pytest.mark.parametrize(

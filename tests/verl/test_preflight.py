@@ -32,6 +32,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     unscored = Sample(sample_id="1", data_source="nope", messages=[{"role": "user", "content": "?"}], ground_truth="1")
     write_parquet([unscored], made / "unscored.parquet", "train")
     (made / "empty.jsonl").write_text("")
+    (made / "own.py").write_text(
+        "def good(data_source, solution_str, ground_truth, extra_info):\n    return {'score': 0.5}\n"
+        "async def bad(**kwargs):\n    return kwargs['nothing']\n"
+    )
     return made
 
 
@@ -43,6 +47,14 @@ def config_of(folder: Path, model: Path, *overrides: str) -> Any:
         *overrides,
     ]
     return compose_recipe(find_recipe("cpu_arithmetic", given))[1]
+
+
+async def test_a_reward_function_of_ones_own_is_tried(folder: Path, random_model_dir: Path) -> None:
+    own = f"reward.custom_reward_function.path={folder}/own.py"
+    lines = await preflight(config_of(folder, random_model_dir, own, "reward.custom_reward_function.name=good"))
+    assert lines[3].endswith("gives an answer of '#### 1' to the first row 0.5")
+    with pytest.raises(ConfigError, match=r"bad of .*own.py cannot score row 0 of .*KeyError: 'nothing'; mend it"):
+        await preflight(config_of(folder, random_model_dir, own, "reward.custom_reward_function.name=bad"))
 
 
 async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
@@ -69,6 +81,7 @@ async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
         (["actor_rollout_ref.model.path={folder}"], "cannot load the tokenizer of"),
         (["reward.reward_model.enable=True", "rollbox.rewards.tool=1"], "enable_resource_pool=True or rollbox.rewards"),
         (["+rollbox.max_turn=1"], "rollbox: max_turn"),
+        (["trainer.v1.trainer_mode=colocate_async"], "custom_sampler.name=RollboxReplayBufferAsync"),
     ],
 )
 async def test_what_does_not_work_is_named(
