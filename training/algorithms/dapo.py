@@ -32,7 +32,7 @@ def overrides(max_response_tokens: int, buffer_tokens: int) -> tuple[list[str], 
         "algorithm.adv_estimator=grpo",
         "algorithm.use_kl_in_reward=False",
         "algorithm.filter_groups.enable=True",
-        "algorithm.filter_groups.metric=acc",
+        "algorithm.filter_groups.metric=reward",  # a masked trajectory has no `acc`
         "actor_rollout_ref.actor.use_kl_loss=False",
         f"actor_rollout_ref.actor.clip_ratio_low={CLIP_LOW}",
         f"actor_rollout_ref.actor.clip_ratio_high={CLIP_HIGH}",
