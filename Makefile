@@ -36,14 +36,14 @@ setup-vllm: $(STAMPS)/vllm ## Install vLLM for the CPU beside it, for `make test
 $(STAMPS)/main: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install $(PIP_FLAGS) $(TORCH)
-	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,mcp,demo,view,dev]"
+	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,mcp,rewards,demo,view,dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/verl: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VERL_VENV)
 	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) $(TORCH)
 	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) --no-deps $(VERL)
-	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) $(VERL_NEEDS) -e ".[server,search,dev]"
+	$(VERL_VENV)/bin/pip install $(PIP_FLAGS) $(VERL_NEEDS) -e ".[server,search,rewards,dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
 # Without the constraints, which are of numpy 2.

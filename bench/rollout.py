@@ -19,7 +19,7 @@ from rollbox.rollout.parsers import get_parser
 from rollbox.rollout.runner import run_tasks, tasks_of
 from rollbox.schemas.generation import SamplingParams, TokenOutput
 from rollbox.schemas.tool import ToolResponse
-from rollbox.schemas.trajectory import Sample
+from rollbox.schemas.trajectory import Sample, Trajectory
 from rollbox.tools.base import BaseTool
 
 CALL = 'I will compute that.\n<tool_call>\n{"name": "nothing", "arguments": {"text": "17 * 23 + 4"}}\n</tool_call>'
@@ -74,11 +74,15 @@ def samples(number: int) -> list[Sample]:
     return [Sample(sample_id=str(i), data_source="openai/gsm8k", messages=[message]) for i in range(number)]
 
 
+async def _unscored(trajectory: Trajectory) -> None:
+    """Scoring is not what is measured."""
+
+
 async def loop_cost(trajectories: int, concurrency: int, turns: int) -> None:
     loop = _loop(NothingTool(), turns)
     done = 0
     started, wall = time.process_time(), time.perf_counter()
-    async for trajectory in run_tasks(loop, tasks_of(samples(trajectories)), lambda _: None, concurrency=concurrency):
+    async for trajectory in run_tasks(loop, tasks_of(samples(trajectories)), _unscored, concurrency=concurrency):
         assert trajectory.num_turns == turns, trajectory
         done += 1
     cpu_s, wall_s = time.process_time() - started, time.perf_counter() - wall

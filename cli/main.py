@@ -9,6 +9,8 @@ import typer
 from ..schemas.errors import ConfigError, RollboxError
 from .data import app as data_app
 from .demo import demo, demo_grpo, demo_gsm8k
+from .inspect import diagnose, where
+from .reward import rescore, reward
 from .rollout import rollout
 from .serve import serve
 from .tools import tools
@@ -28,6 +30,10 @@ app.add_typer(data_app, name="data")
 app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
+app.add_typer(reward)
+app.command()(rescore)
+app.command()(diagnose)
+app.command()(where)
 app.add_typer(tools)
 app.command(name="demo-grpo")(demo_grpo)
 app.command()(view)

@@ -28,6 +28,9 @@ def rollout(
     limit: Annotated[int | None, typer.Option(min=1, help="Questions at most; default: all.")] = None,
     data_source: Annotated[str | None, typer.Option(help="Replaces the data's own, which chooses the reward.")] = None,
     system: Annotated[str | None, typer.Option(help="System message, or @FILE.")] = None,
+    rewards: Annotated[
+        Path | None, typer.Option(help="Rewards YAML; default: outcome, format and tool rewards.")
+    ] = None,
     tokenizer: TokenizerDir = None,
     parser: Annotated[str, typer.Option(help="Tool-call format.")] = "hermes",
     temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 1.0,
@@ -78,6 +81,7 @@ def rollout(
             max_response_tokens=max_response_tokens,
             trajectory_timeout_s=trajectory_timeout_s,
         ),
+        rewards_file=rewards,
         template_check=template_check,  # type: ignore[arg-type]
     )
     asyncio.run(run_job(job, get_engine(model, engine, tokenizer_dir=tokenizer), Console()))

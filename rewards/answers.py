@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 
 # A minus is a sign only where no operand stands before it: "10-12" holds 10 and 12, "- 5 apples" holds 5.
@@ -13,20 +14,46 @@ _NUMBER = re.compile(
 )
 _HASHES = re.compile(r"####[ \t]*([^\n]*)")
 _BOXED = re.compile(r"\\boxed\s*\{")
-_CLOSED_THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
-_MAX_NUMBER_CHARS = 200
+_LABEL = re.compile(r"(?i)\banswer\s*:[ \t]*([^\n]*)")
+_BRACE = re.compile(r"[{}]")
+_MAX_NUMBER_CHARS, _MAX_MARKED_CHARS = 200, 4000
 
 
 def without_thinking(text: str) -> str:
     """Leave out every closed `<think>` block, and what stands before a lone `</think>`."""
-    text = _CLOSED_THINK.sub("", text)
-    return text.rpartition("</think>")[2]
+    kept, position = [], 0
+    for start, end in _tagged_spans(text, "think"):
+        kept.append(text[position:start])
+        position = end
+    return ("".join(kept) + text[position:]).rpartition("</think>")[2]
+
+
+def tagged(text: str, tag: str) -> list[str]:
+    """What each closed `<tag>` holds, in the order of the text. An opening tag inside one is part of what it holds."""
+    return [text[start + len(tag) + 2 : end - len(tag) - 3] for start, end in _tagged_spans(text, tag)]
+
+
+def _tagged_spans(text: str, tag: str) -> Iterator[tuple[int, int]]:
+    # Not a regular expression: a text full of opening tags would take it time by the square of its length.
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    end = 0
+    while (start := text.find(opening, end)) >= 0 and (close := text.find(closing, start + len(opening))) >= 0:
+        end = close + len(closing)
+        yield start, end
 
 
 def marked_answers(text: str) -> list[str]:
-    """What stands behind each `####` or inside each `\\boxed{}`, in the order of the text."""
-    found = [(match.start(), match.group(1).strip()) for match in _HASHES.finditer(text)]
-    found += [(match.start(), _braced(text, match.end())) for match in _BOXED.finditer(text)]
+    """What stands behind each `####` or inside each `\\boxed{}`, in the order of the text; 4,000 characters at most.
+
+    A box that is never closed holds all that follows.
+    """
+    found = [(match.start(), match.group(1).strip()[:_MAX_MARKED_CHARS]) for match in _HASHES.finditer(text)]
+    boxes = list(_BOXED.finditer(text))
+    closing = _closing_braces(text, {match.end() for match in boxes}) if boxes else {}
+    for match in boxes:
+        start = match.end()
+        end = min(closing.get(start, len(text)), start + _MAX_MARKED_CHARS)
+        found.append((match.start(), text[start:end].strip()))
     return [answer for _, answer in sorted(found)]
 
 
@@ -46,6 +73,23 @@ def numbers_in(text: str) -> list[Fraction]:
     return [number for number in found if number is not None]
 
 
+def plain_number(text: str) -> Fraction | None:
+    """The number that the text is, with nothing else around it; None for any other text."""
+    text = text.strip().strip("$").strip()
+    match = _NUMBER.fullmatch(text)
+    return _to_fraction(text) if match and text else None
+
+
+def labelled_answer(text: str) -> str:
+    """What the last `Answer: …` says, without Markdown, dollar signs and `\\boxed{}`; empty when there is none."""
+    found = _LABEL.findall(text)
+    if not found:
+        return ""
+    answer = str(found[-1])
+    marked = marked_answers(answer)
+    return marked[-1] if marked else answer.strip().strip("*$").rstrip(".").strip()
+
+
 def _to_fraction(text: str) -> Fraction | None:
     plain = text.replace(",", "").replace("$", "").replace("−", "-")
     plain = "".join(plain.split())
@@ -58,11 +102,16 @@ def _to_fraction(text: str) -> Fraction | None:
         return None
 
 
-def _braced(text: str, start: int) -> str:
-    """The text up to the brace that closes the one before `start`; all the rest when none does."""
-    depth = 1
-    for position in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[position], 0)
-        if depth == 0:
-            return text[start:position].strip()
-    return text[start:].strip()
+def _closing_braces(text: str, starts: set[int]) -> dict[int, int]:
+    """Start of a box's content -> position of the brace that closes it. One pass, however the boxes nest."""
+    open_at: list[int] = []
+    found: dict[int, int] = {}
+    first = min(starts) - 1
+    for match in _BRACE.finditer(text, first):
+        if match.group() == "{":
+            open_at.append(match.end())
+        elif open_at:
+            start = open_at.pop()
+            if start in starts:
+                found[start] = match.start()
+    return found

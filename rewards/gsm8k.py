@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 from ..schemas.errors import ConfigError
+from . import registry
 from .answers import final_number, marked_answers, numbers_in, without_thinking
 
 
@@ -21,7 +24,19 @@ def parse_ground_truth(answer: str) -> Fraction:
     return numbers[0]
 
 
-def score(solution_str: str, ground_truth: str) -> float:
+@registry.score(
+    "openai/gsm8k",
+    "rollbox/arithmetic",
+    inline=True,
+    check=parse_ground_truth,
+    fixtures=(
+        registry.Fixture("<<48+24=72>>72 clips altogether in April and May.\n#### 72", "#### 72", 1.0),
+        registry.Fixture("She sold 48 + 24 = 72 clips.\n#### 71", "#### 72", 0.0),
+        registry.Fixture("The profit is \\boxed{$70,000}.", "#### 70000", 1.0),
+        registry.Fixture("#### none", "#### 72", 0.0),
+    ),
+)
+def score(solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None) -> float:
     """1.0 when the final number of the model's own text equals the ground truth exactly, else 0.0.
 
     Args:

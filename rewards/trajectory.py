@@ -1,15 +1,14 @@
-"""The reward of a whole trajectory: outcome, format, and what each tool gave, by name."""
+"""The reward of a whole trajectory by the default rewards: outcome, format, and what each tool gave."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from ..schemas.errors import InfraError
-from ..schemas.trajectory import Rewards, Trajectory
-from . import format as answer_format
-from .registry import outcome_for
-from .tool_rewards import by_tool
+from ..schemas.reward_config import FormatPart, OutcomePart, RewardConfig, ToolsPart
+from ..schemas.trajectory import Rewards, Sample, StopReason, Trajectory
+from .compose import RewardComposition
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,28 +19,44 @@ class RewardWeights:
     format: float = 0.1
     tool: float = 1.0
 
+    def config(self) -> RewardConfig:
+        """The rewards file that says the same."""
+        return RewardConfig(
+            parts={
+                "correct": OutcomePart(kind="outcome", weight=self.correct),
+                "format": FormatPart(kind="format", weight=self.format),
+                "tool": ToolsPart(kind="tools", weight=self.tool),
+            }
+        )
 
-def score_trajectory(trajectory: Trajectory, weights: RewardWeights | None = None) -> Rewards | None:
-    """Score the model's own last words; tool output is never read.
 
-    Returns:
-        None for a trajectory that failed through our fault: it must be masked, not scored 0.
+@cache
+def default_rewards(weights: RewardWeights | None = None) -> RewardComposition:
+    """The rewards where no file is named; they need not be entered unless a program is scored."""
+    return RewardComposition((weights or RewardWeights()).config())
+
+
+def rewards_of(file: Path | None) -> RewardComposition:
+    """The rewards of a file, or new default rewards where there is none.
 
     Raises:
-        ConfigError: no score for the data source, or no readable ground truth.
-        InfraError: a part is NaN or infinite; the message names it.
+        ConfigError: the file is wrong.
     """
-    if trajectory.infra_failed or trajectory.sample.ground_truth is None:
-        return None
-    weights = weights or RewardWeights()
-    answer = trajectory.answer_text
-    correct = outcome_for(trajectory.sample.data_source)(answer, trajectory.sample.ground_truth)
-    raw = {"correct": correct, "format": answer_format.score(answer)}
-    parts = {"correct": weights.correct * correct, "format": weights.format * raw["format"]}
-    for tool, reward in by_tool(trajectory.records, trajectory.tool_rewards).items():
-        raw[f"tool/{tool}"] = reward
-        parts[f"tool/{tool}"] = weights.tool * reward
-    for name, value in parts.items():
-        if not math.isfinite(value):
-            raise InfraError(f"reward part {name!r} of trajectory {trajectory.trajectory_id} is {value}")
-    return Rewards(total=math.fsum(parts.values()), parts=parts, raw=raw, correct=correct == 1.0)
+    return RewardComposition(RewardWeights().config()) if file is None else RewardComposition.load(file)
+
+
+async def score_trajectory(trajectory: Trajectory, weights: RewardWeights | None = None) -> Rewards | None:
+    """Score by the default rewards. See `RewardComposition.score`."""
+    return await default_rewards(weights).score(trajectory)
+
+
+def trajectory_of_text(sample: Sample, answer: str, trajectory_id: str = "text") -> Trajectory:
+    """A trajectory of one turn without tokens, for scoring a text alone."""
+    return Trajectory(
+        trajectory_id=trajectory_id,
+        sample=sample,
+        messages=[*sample.messages, {"role": "assistant", "content": answer}],
+        prompt_ids=[],
+        assistant_texts=[answer],
+        stop_reason=StopReason.ANSWERED,
+    )

@@ -14,8 +14,8 @@ from typing import Any
 
 from rich.console import Console
 
-from ..rewards.registry import check_samples
-from ..rewards.trajectory import score_trajectory
+from ..rewards.compose import RewardComposition
+from ..rewards.trajectory import rewards_of
 from ..schemas.errors import ConfigError
 from ..schemas.generation import SamplingParams
 from ..schemas.trajectory import Sample
@@ -43,6 +43,7 @@ class RolloutJob:
         attempts: tries of a trajectory that fails through our fault.
         restart: throw away what an earlier run left in `out_dir`, instead of going on with it.
         template_check: see `ChatTemplate`.
+        rewards_file: what the reward is made of; None takes the default rewards.
     """
 
     title: str
@@ -59,42 +60,59 @@ class RolloutJob:
     limits: RolloutLimits = field(default_factory=RolloutLimits)
     guard: InfraGuard = field(default_factory=InfraGuard)
     template_check: Check = "strict"
+    rewards_file: Path | None = None
 
     def settings(self) -> dict[str, Any]:
         """What must be the same for a run to be gone on with: all that shapes a trajectory."""
         questions = hashlib.sha256("".join(sample.model_dump_json() for sample in self.samples).encode())
+        named = {} if self.rewards_file is None else {"rewards": _digest(self.rewards_file)}
         return {
             "model": self.model,
-            "tools": hashlib.sha256(_read(self.tools_file)).hexdigest()[:16],
+            "tools": _digest(self.tools_file),
             "questions": questions.hexdigest()[:16],
             "n": self.n,
             "parser": self.parser,
             "sampling": self.sampling.model_dump(),
             "limits": asdict(self.limits),
+            **named,
         }
+
+    def rewards(self) -> RewardComposition:
+        """
+        Raises:
+            ConfigError: the rewards file is wrong.
+        """
+        return rewards_of(self.rewards_file)
 
 
 async def run_job(job: RolloutJob, engine: AnyEngine, console: Console) -> RunSummary:
     """Roll out every sample that is not there yet, and write the files.
 
     Raises:
-        ConfigError: before anything runs: a sample that cannot be scored, a wrong tools file or chat template, an
-            `out_dir` with another run.
+        ConfigError: before anything runs: a sample that cannot be scored, a wrong tools file, rewards file or chat
+            template, an `out_dir` with another run.
         InfraError: too many trajectories failed through the infrastructure.
     """
     _check_libraries()
-    check_samples(job.samples)
+    rewards = job.rewards()
+    rewards.check_samples(job.samples)
     tools = load_tools(job.tools_file)
     async with contextlib.AsyncExitStack() as stack:
         files = stack.enter_context(RunFiles(job.out_dir, job.settings(), restart=job.restart))
+        await stack.enter_async_context(rewards)
         await stack.enter_async_context(engine)
         for tool in tools.values():
             stack.push_async_callback(tool.aclose)
-        return await _roll_out(job, engine, tools, files, console)
+        return await _roll_out(job, engine, tools, rewards, files, console)
 
 
 async def _roll_out(
-    job: RolloutJob, engine: AnyEngine, tools: dict[str, BaseTool], files: RunFiles, console: Console
+    job: RolloutJob,
+    engine: AnyEngine,
+    tools: dict[str, BaseTool],
+    rewards: RewardComposition,
+    files: RunFiles,
+    console: Console,
 ) -> RunSummary:
     parser = get_parser(job.parser, [tool.tool_schema for tool in tools.values()])
     loop = RolloutLoop(engine, tools, parser, job.sampling, job.limits, template_check=job.template_check)
@@ -105,7 +123,7 @@ async def _roll_out(
         console.print(f"{len(tasks) - len(missing)} of {len(tasks)} trajectories are in {job.out_dir}/ already")
     started = time.perf_counter()
     try:
-        await _fill(job, loop, missing, files, RunProgress(console, len(tasks), files.tally))
+        await _fill(job, loop, rewards, missing, files, RunProgress(console, len(tasks), files.tally))
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print(f"stopped; the same command goes on with what is in {job.out_dir}/")
         raise
@@ -120,10 +138,15 @@ async def _roll_out(
 
 
 async def _fill(
-    job: RolloutJob, loop: RolloutLoop, tasks: list[RolloutTask], files: RunFiles, progress: RunProgress
+    job: RolloutJob,
+    loop: RolloutLoop,
+    rewards: RewardComposition,
+    tasks: list[RolloutTask],
+    files: RunFiles,
+    progress: RunProgress,
 ) -> None:
     trajectories = run_tasks(
-        loop, tasks, score_trajectory, concurrency=job.concurrency, attempts=job.attempts, guard=job.guard
+        loop, tasks, rewards.score, concurrency=job.concurrency, attempts=job.attempts, guard=job.guard
     )
     # Closed at once when something goes wrong here: it ends the trajectories that run.
     with progress:
@@ -147,8 +170,8 @@ async def _save_tokenizer(engine: AnyEngine, out_dir: Path) -> None:
         await asyncio.to_thread(save, str(out_dir / "tokenizer"))
 
 
-def _read(path: Path) -> bytes:
+def _digest(path: Path) -> str:
     try:
-        return path.read_bytes()
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     except OSError as error:
-        raise ConfigError(f"tools: {path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from ..schemas.errors import InfraError
 from ..schemas.trajectory import Rewards, Sample, Trajectory
 from .loop import RolloutLoop
 
-Score = Callable[[Trajectory], Rewards | None]
+Score = Callable[[Trajectory], Awaitable[Rewards | None]]
 _BACKOFF_S, _BACKOFF_MAX_S = 0.5, 30.0
 
 
@@ -108,8 +108,21 @@ async def _run_one(loop: RolloutLoop, task: RolloutTask, score: Score, attempts:
         if not trajectory.infra_failed or attempt + 1 == attempts:
             break
         await asyncio.sleep(random.uniform(0.5, 1.0) * min(_BACKOFF_S * 2**attempt, _BACKOFF_MAX_S))
-    trajectory.rewards = score(trajectory)
+    await score_into(trajectory, score)
     return trajectory
+
+
+async def score_into(trajectory: Trajectory, score: Score) -> None:
+    """Set the trajectory's rewards. A fault of ours masks it, and is counted like any other.
+
+    Raises:
+        ConfigError: it cannot be scored at all.
+    """
+    try:
+        trajectory.rewards = await score(trajectory)
+    except InfraError as error:
+        trajectory.infra_failed = True
+        trajectory.error = f"scoring failed: {error}"
 
 
 def _infra_error(trajectory: Trajectory) -> str | None:

@@ -70,8 +70,10 @@ class Rewards(BaseModel):
 
     Attributes:
         parts: name -> value after weighting; they sum to `total`.
-        raw: name -> value before weighting.
+        raw: name -> value before weighting, and what is only logged.
         correct: the outcome alone; None when it was not scored.
+        placed: (position in `response_ids`, reward), on generated tokens only; they sum to `total`. Empty where nothing
+            was generated.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -80,6 +82,7 @@ class Rewards(BaseModel):
     parts: dict[str, float] = Field(default_factory=dict)
     raw: dict[str, float] = Field(default_factory=dict)
     correct: bool | None = None
+    placed: list[tuple[int, float]] = Field(default_factory=list)
 
 
 class Trajectory(BaseModel):

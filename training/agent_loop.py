@@ -15,6 +15,7 @@ from ..tools.base import BaseTool
 from ..tools.registry import by_name, load_tools
 from .foreign_tools import as_our_tool
 from .settings import read_settings
+from .shared_rewards import SharedRewards
 from .trajectory_output import make_output
 from .verl_engine import VerlEngine
 from .verl_rows import sample_of, selected_tools
@@ -55,6 +56,8 @@ class RollboxAgentLoop(AgentLoopBase):
             # Nothing was generated; verl's trainer still counts by weight version, which is the last step's.
             step = max(int(kwargs.get("global_steps") or 1) - 1, 0)
             generations.extra_fields = {"global_steps": step, "min_global_steps": step, "max_global_steps": step}
+        if parts.rewards is not None:
+            await parts.rewards.score_into(trajectory)
         return make_output(
             trajectory,
             generations,
@@ -73,6 +76,8 @@ class WorkerParts:
         self.engine = VerlEngine(
             agent_loop.server_manager, agent_loop.tokenizer, int(rollout.prompt_length), int(rollout.response_length)
         )
+        # Only here is the whole trajectory known: a reward manager sees its end.
+        self.rewards = SharedRewards(self.settings.rewards) if self.settings.rewards.file is not None else None
         self.rewards_at_tokens = bool(agent_loop.config.trainer.get("use_v1", False))
         self._tools: dict[str, BaseTool] = (
             by_name(map(as_our_tool, tools), "multi_turn.tool_config_path")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
 from .batch_rows import RECORD
-from .scoring import last_words, masked_score, score_answer, tool_reward
+from .scoring import answer_scores, last_words, masked_score, tool_reward
 from .settings import Weights
+from .shared_rewards import SharedRewards
+
+_made: dict[tuple[asyncio.AbstractEventLoop, str], SharedRewards] = {}
 
 
-def compute_score(
+async def compute_score(
     data_source: str,
     solution_str: str,
     ground_truth: str,
@@ -38,6 +43,15 @@ def compute_score(
     if record is not None and record["infra_failed"]:
         return {**masked_score(), "tool": 0.0}
     answer = record["answer_text"] if record is not None else last_words(solution_str)
-    scored = score_answer(answer, data_source, ground_truth, chosen)
+    scored = answer_scores(await _shared(chosen).score_text(answer, data_source, ground_truth, extra))
     tools = tool_reward(extra, record, chosen.tool)
     return {**scored, "score": scored["score"] + tools, "tool": tools}
+
+
+def _shared(weights: Weights) -> SharedRewards:
+    if weights.file is not None:
+        raise ConfigError("reward_kwargs.file: only the reward manager rollbox takes a rewards file")
+    key = (asyncio.get_running_loop(), weights.model_dump_json())
+    if key not in _made:
+        _made[key] = SharedRewards(weights)
+    return _made[key]

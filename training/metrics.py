@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from .algorithms.resample import zero_std_share
 from .batch_rows import BatchRow
 
 PREFIX = "rollbox"
@@ -30,6 +31,8 @@ def batch_metrics(rows: Sequence[BatchRow], lost: int = 0) -> dict[str, float]:
     totals = [math.fsum(row.scores) for row in counted if row.scores is not None]
     if totals:
         metrics["reward/all/mean"] = fmean(totals)
+        questions = [row.key.rsplit("_", 2)[0] for row in counted if row.scores is not None]
+        metrics["group/zero_std_share/mean"] = zero_std_share(questions, totals)
     placed = [sum(reward for _, reward in row.record["token_rewards"]) for row in counted if row.record is not None]
     if placed:
         metrics["reward/at_tokens/mean"] = fmean(placed)

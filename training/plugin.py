@@ -11,6 +11,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from ..schemas.errors import ConfigError
+from .algorithms.register import register_algorithms
 from .verl_version import check_version
 
 AGENT_LOOP = "rollbox_agent"
@@ -39,6 +40,7 @@ def register() -> None:
     _register_agent_loop()
     _register_tool_parsers()
     _register_reward_manager()
+    register_algorithms()
     _register_cpu()
 
 

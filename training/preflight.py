@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from ..rewards.trajectory import rewards_of
 from ..rollout.chat_template import ChatTemplate, Tokenizer
 from ..rollout.loop import RolloutLoop
 from ..rollout.parsers import get_parser
@@ -25,7 +26,6 @@ from ..tools.registry import load_tools
 from .example_call import example_arguments, written_call
 from .reachable_tools import check_agent_loop, check_response_length
 from .rehearsal import RehearsalEngine
-from .scoring import score_answer
 from .settings import TrainingSettings, read_settings
 from .verl_data import read_rows
 from .verl_rows import sample_of
@@ -134,13 +134,10 @@ async def check_scores(config: Any, settings: TrainingSettings, samples: list[Sa
         return await _try_reward_function(config, samples[0])
     if reward.reward_manager.name != "rollbox":
         return f"reward: verl's manager {reward.reward_manager.name!r}, not tried"
-    for sample in samples:
-        if sample.ground_truth is None:
-            raise ConfigError(f"data: row {sample.sample_id} has no reward_model.ground_truth")
-        try:
-            score_answer("#### 1", sample.data_source, sample.ground_truth, settings.rewards)
-        except ConfigError as error:
-            raise ConfigError(f"data: row {sample.sample_id} cannot be scored: {error}") from error
+    try:
+        rewards_of(settings.rewards.path).check_samples(samples)
+    except ConfigError as error:
+        raise ConfigError(f"data: {error}") from error
     return f"reward: {len(samples)} rows can be scored ({', '.join(sorted({s.data_source for s in samples}))})"
 
 

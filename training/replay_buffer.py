@@ -15,6 +15,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils import tensordict_utils
 
 from ..rollout.runner import InfraGuard
+from .algorithms.states import tag_uids
 from .batch_rows import RECORD, BatchRow, write_records
 from .metrics import batch_metrics
 from .settings import settings_of
@@ -62,6 +63,8 @@ class _Counting:
         rows = _rows(batch)
         self._guard(rows, lost := _lost_sessions(batch.keys, batch_size))
         _leave_group(batch, rows)
+        if self._settings.state_groups:
+            _tell_states(batch, rows)
         metrics.update(batch_metrics(rows, lost))
         if self._settings.records_dir is not None:
             write_records(rows, Path(self._settings.records_dir), global_steps)
@@ -127,3 +130,14 @@ def _leave_group(batch: Any, rows: list[BatchRow]) -> None:
         fields=tensordict_utils.get_tensordict({"uid": [f"infra{uuid4().hex}" for _ in failed]}),
         tags=[batch.tags[i] for i in failed],
     )
+
+
+def _tell_states(batch: Any, rows: list[BatchRow]) -> None:
+    """Append what each turn began from to the `uid`, which is all that an estimator sees of a trajectory."""
+    told = [i for i, row in enumerate(rows) if row.record is not None and not row.infra_failed]
+    if not told:
+        return
+    uids = [rows[i].key.rsplit("_", 2)[0] for i in told]
+    tagged = tag_uids(uids, [(rows[i].record or {})["states"] for i in told])
+    fields = tensordict_utils.get_tensordict({"uid": tagged})
+    tq.kv_batch_put(keys=[batch.keys[i] for i in told], partition_id=batch.partition_id, fields=fields)

@@ -7,15 +7,20 @@ from typing import Any
 
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from ..schemas.trajectory import Rewards
 from .batch_rows import RECORD
-from .scoring import last_words, masked_score, score_answer, tool_reward
+from .scoring import answer_scores, last_words, masked_score, tool_reward
 from .settings import read_settings
+from .shared_rewards import SharedRewards
 
 NAME = "rollbox"
 
 
 class RollboxRewardManager(RewardManagerBase):
-    """Outcome and format by `data_source`, weighted by the `rollbox.rewards` section.
+    """Outcome and format by `data_source`, weighted by the `rollbox.rewards` section, or what its rewards file says.
+
+    With a rewards file the agent loop has scored the trajectory already, and what lies at earlier tokens is taken off
+    here; of a trajectory that another loop ran, the last words are scored.
 
     A `reward.custom_reward_function` takes their place; it is given the model's last words as `solution_str` and
     verl's extra fields, our record among them, in `extra_info`.
@@ -31,6 +36,7 @@ class RollboxRewardManager(RewardManagerBase):
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
         self._weights = read_settings(config).rewards
+        self._rewards = SharedRewards(self._weights)
         # verl hands over its own default where none is configured.
         self._custom = compute_score if config.reward.custom_reward_function.path is not None else None
         self._router: dict[str, Any] = {}
@@ -53,6 +59,8 @@ class RollboxRewardManager(RewardManagerBase):
         row = item.non_tensor_batch
         extra_fields = dict(row.get("tool_extra_fields") or {})
         record = extra_fields.get(RECORD)
+        if self._rewards.of_file and self._custom is None:
+            return await self._by_file(item, record)
         if record is not None and record["infra_failed"] and self._custom is None:
             scored: dict[str, Any] = dict(masked_score())
         else:
@@ -62,10 +70,26 @@ class RollboxRewardManager(RewardManagerBase):
         total = scored["score"] + tools
         return {"reward_score": total, "reward_extra_info": {**scored, "score": total, "tool": tools}}
 
+    async def _by_file(self, item: Any, record: Any) -> dict[str, Any]:
+        row = item.non_tensor_batch
+        if record is not None:
+            rewards = None if record["rewards"] is None else Rewards.model_validate(record["rewards"])
+        else:
+            truth = row["reward_model"]["ground_truth"]
+            rewards = await self._rewards.score_text(
+                await self._last_words(item), row["data_source"], truth, row.get("extra_info")
+            )
+        info = self._rewards.info(rewards)
+        elsewhere = 0.0
+        if record is not None and record["rewards_at_tokens"]:
+            elsewhere = sum(reward for _, reward in record["token_rewards"])
+        return {"reward_score": (rewards.total if rewards else 0.0) - elsewhere, "reward_extra_info": info}
+
     async def _score(self, row: Any, answer: str, extra_fields: dict[str, Any]) -> dict[str, Any]:
         data_source, ground_truth = row["data_source"], row["reward_model"]["ground_truth"]
         if self._custom is None:
-            return dict(score_answer(answer, data_source, ground_truth, self._weights))
+            rewards = await self._rewards.score_text(answer, data_source, ground_truth, row.get("extra_info"))
+            return answer_scores(rewards)
         arguments = {
             "data_source": data_source,
             "solution_str": answer,

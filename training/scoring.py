@@ -5,31 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..rewards import format as answer_format
-from ..rewards.registry import outcome_for
-from ..schemas.errors import ConfigError
-from .settings import Weights
+from ..schemas.trajectory import Rewards
 
 _TOOL_RESPONSE_END = "</tool_response>"
 
 
-def score_answer(answer: str, data_source: str, ground_truth: str, weights: Weights) -> dict[str, float]:
-    """Outcome and format of an answer; tool rewards are not in it.
-
-    Args:
-        answer: the model's own last words, without tool output and without calls.
-
-    Returns:
-        `score` (weighted), `acc` (1.0 for correct) and `format`, the last two before weighting.
-
-    Raises:
-        ConfigError: no score for the data source, or no readable ground truth.
-    """
-    if not isinstance(ground_truth, str):
-        raise ConfigError(f"reward_model.ground_truth: must be text (got {type(ground_truth).__name__})")
-    correct = outcome_for(data_source)(answer, ground_truth)
-    marked = answer_format.score(answer)
-    return {"score": weights.correct * correct + weights.format * marked, "acc": correct, "format": marked}
+def answer_scores(rewards: Rewards | None) -> dict[str, Any]:
+    """`score` (weighted), `acc` (1.0 for correct) and `format`, before weighting, of the default rewards."""
+    if rewards is None:
+        return dict(masked_score())
+    return {"score": rewards.total, "acc": float(bool(rewards.correct)), "format": rewards.raw["format"]}
 
 
 def masked_score() -> dict[str, float | None]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..rewards.trajectory import RewardWeights
 from ..rollout.loop import RolloutLimits
@@ -14,13 +15,30 @@ from ..tools.truncate import Keep
 
 
 class Weights(BaseModel):
-    """Weights of the reward's parts; see `rewards.trajectory.RewardWeights`."""
+    """Weights of the reward's parts (see `rewards.trajectory.RewardWeights`), or a rewards file in their place.
+
+    Attributes:
+        file: rewards YAML; relative to the working directory of the processes. Its parts have their own weights, and
+            its tool rewards count, each at its token.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     correct: float = Field(default=1.0, allow_inf_nan=False)
     format: float = Field(default=0.1, allow_inf_nan=False)
     tool: float = Field(default=1.0, allow_inf_nan=False)
+
+    file: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.file is not None and self.model_fields_set - {"file"}:
+            raise ValueError("give weights or a file, not both; a file holds its own weights")
+        return self
+
+    @property
+    def path(self) -> Path | None:
+        return None if self.file is None else Path(self.file)
 
     def as_reward_weights(self) -> RewardWeights:
         return RewardWeights(correct=self.correct, format=self.format, tool=self.tool)
@@ -35,6 +53,7 @@ class TrainingSettings(BaseModel):
         max_invalid_turns: turns in a row without one readable call before a trajectory ends.
         call_timeout_s, trajectory_timeout_s: seconds by the clock.
         max_output_chars: characters of a tool's text that the model sees; `keep` says which end survives.
+        state_groups: tell `rollbox_gigpo` which turns began in the same state.
         max_infra_failed_share: share of a batch that may fail through our fault before the run is stopped.
         tools_config_file: tools that our loop loads itself, for what verl's loader does not read: functions and MCP
             servers. None takes those of verl's `multi_turn.tool_config_path`.
@@ -54,6 +73,7 @@ class TrainingSettings(BaseModel):
     tools_config_file: str | None = None
     records_dir: str | None = None
     rewards: Weights = Field(default_factory=Weights)
+    state_groups: bool = False
 
     def limits(self, max_response_tokens: int) -> RolloutLimits:
         """The limits of one trajectory.

@@ -8,7 +8,9 @@ from pydantic import Field
 from pydantic_core import to_jsonable_python
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
+from ..rewards.placement import position_of_turn, turn_ends
 from ..schemas.trajectory import Trajectory
+from .algorithms.states import state_hashes
 from .batch_rows import RECORD
 from .verl_engine import Generations
 
@@ -38,11 +40,13 @@ def token_rewards(trajectory: Trajectory, weight: float) -> list[tuple[int, floa
 
     Step rewards of a turn's calls lie on that turn's last token, rewards of the whole trajectory on the last of all.
     """
-    ends = {span.turn: span.end - 1 for span in trajectory.spans if span.kind == "assistant"}
+    ends = turn_ends(trajectory)
+    if not ends:
+        return []
     by_position: dict[int, float] = {}
     for record in trajectory.records:
         if record.executed:
-            position = ends[record.turn]
+            position = position_of_turn(ends, record.turn)
             by_position[position] = by_position.get(position, 0.0) + weight * record.tool_reward
     if trajectory.tool_rewards:
         last = max(ends.values())
@@ -63,6 +67,9 @@ def make_output(
     """
     masked = trajectory.infra_failed or not trajectory.response_ids
     rewards = [] if masked else token_rewards(trajectory, tool_weight)
+    if trajectory.rewards is not None and not masked:
+        # The rest is the score, which verl puts on the last token.
+        rewards = trajectory.rewards.placed[:-1] if at_last_token(trajectory) else trajectory.rewards.placed
     ids = trajectory.response_ids or [eos_token_id]
     logprobs = trajectory.response_logprobs or [0.0]
     return RollboxOutput(
@@ -111,12 +118,34 @@ def _extra_fields(
             "draft_calls": trajectory.draft_calls,
             "calls": [to_jsonable_python(record, fallback=str) for record in trajectory.records],
             "tool_rewards": dict(trajectory.tool_rewards),
+            "rewards": None if masked or trajectory.rewards is None else trajectory.rewards.model_dump(),
+            "states": state_hashes(_environment_said(trajectory)),
             "token_rewards": [list(item) for item in rewards],
             "rewards_at_tokens": placed,
             "tool_tokens": len(trajectory.response_mask) - sum(trajectory.response_mask),
             "timing": trajectory.timing.model_dump(),
         },
     }
+
+
+def at_last_token(trajectory: Trajectory) -> bool:
+    """Whether the last of the placed rewards lies on the last token that the model wrote."""
+    assert trajectory.rewards is not None
+    placed = trajectory.rewards.placed
+    return bool(placed) and placed[-1][0] == max(turn_ends(trajectory).values())
+
+
+def _environment_said(trajectory: Trajectory) -> list[str]:
+    """For each turn what the model was last told: the question, or the tools' output."""
+    said: list[str] = []
+    told: list[str] = []
+    for message in trajectory.messages:
+        if message["role"] == "assistant":
+            said.append("\n".join(told))
+            told = []
+        else:
+            told.append(str(message.get("content") or ""))
+    return [*said, "\n".join(told)][: trajectory.num_turns]
 
 
 def _first_infra_error(trajectory: Trajectory) -> str | None:

@@ -246,3 +246,18 @@ def test_seeds_follow_from_the_runs_seed_and_the_name(make_job: MakeJob) -> None
     assert len({task.seed for task in tasks}) == 6
     assert tasks_of(samples[1:], 2, seed=5) == tasks[2:]
     assert {task.seed for task in tasks_of(samples, 2)} == {None}
+
+
+async def test_a_rewards_file_is_part_of_the_run(make_job: MakeJob, random_model_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rewards.yaml"
+    file.write_text("parts: {outcome: {weight: 2.0}, void_turn: }\n")
+    job = make_job(rewards_file=file)
+    await run_job(job, HuggingFaceEngine(random_model_dir), shown())
+    for trajectory in lines(job):
+        assert trajectory.rewards is not None
+        assert list(trajectory.rewards.parts) == ["outcome", "void_turn"]
+    file.write_text("parts: {outcome: {weight: 1.0}, void_turn: }\n")
+    with pytest.raises(ConfigError, match="rewards"):
+        await run_job(job, HuggingFaceEngine(random_model_dir), shown())
+    with pytest.raises(ConfigError, match=r"gone\.yaml: cannot be read"):
+        await run_job(replace(job, rewards_file=tmp_path / "gone.yaml"), HuggingFaceEngine(random_model_dir), shown())

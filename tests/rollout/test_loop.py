@@ -81,7 +81,7 @@ async def test_a_call_is_run_and_its_output_is_the_next_message(roll: Roll) -> N
     [record] = trajectory.records
     assert (record.tool, record.arguments, record.error_kind) == ("calculator", {"expression": "17 * 23"}, None)
     assert record.token_span == (trajectory.spans[1].start, trajectory.spans[1].end)
-    rewards = score_trajectory(trajectory)
+    rewards = await score_trajectory(trajectory)
     assert rewards is not None
     assert rewards.parts == {"correct": 1.0, "format": 0.1, "tool/calculator": 0.0}
     assert rewards.total == pytest.approx(1.1)
@@ -89,7 +89,7 @@ async def test_a_call_is_run_and_its_output_is_the_next_message(roll: Roll) -> N
 
 async def test_t02_tool_text_is_not_the_answer(roll: Roll) -> None:
     trajectory = await roll(CALL, "I do not know.")
-    rewards = score_trajectory(trajectory)
+    rewards = await score_trajectory(trajectory)
     assert "391" in trajectory.messages[2]["content"]
     assert rewards is not None
     assert (rewards.total, rewards.correct) == (0.0, False)
@@ -99,14 +99,14 @@ async def test_a_number_in_the_arguments_is_not_the_answer(roll: Roll) -> None:
     trajectory = await roll(
         '<tool_call>\n{"name": "calculator", "arguments": {"expression": "391"}}\n</tool_call>', max_turns=1
     )
-    rewards = score_trajectory(trajectory)
+    rewards = await score_trajectory(trajectory)
     assert rewards is not None
     assert rewards.correct is False
 
 
 async def test_step_rewards_and_final_reward_of_a_tool_add_up(roll: Roll) -> None:
     trajectory = await roll(COUNT, COUNT, "#### 391")
-    rewards = score_trajectory(trajectory)
+    rewards = await score_trajectory(trajectory)
     assert trajectory.tool_rewards == {"count": 2.0}
     assert rewards is not None
     assert rewards.raw["tool/count"] == pytest.approx(0.5 + 0.5 + 2.0)
@@ -170,7 +170,7 @@ async def test_an_engine_fault_masks_the_sample(roll: Roll) -> None:
     trajectory = await roll(CALL, EngineError("the engine is gone"))
     assert (trajectory.stop_reason, trajectory.infra_failed) == (StopReason.INFRA, True)
     assert trajectory.error == "the engine is gone"
-    assert score_trajectory(trajectory) is None
+    assert await score_trajectory(trajectory) is None
 
 
 @pytest.mark.parametrize("mode", ["raise", "infra", "garbage", "hang"])
@@ -179,7 +179,7 @@ async def test_a_tool_fault_masks_the_sample_and_the_rollout_goes_on(roll: Roll,
     trajectory = await roll(call, "#### 391", dispatch=DispatchLimits(call_timeout_s=0.2))
     assert trajectory.stop_reason is StopReason.ANSWERED
     assert trajectory.infra_failed
-    assert score_trajectory(trajectory) is None
+    assert await score_trajectory(trajectory) is None
 
 
 async def test_the_trajectory_deadline_ends_a_hanging_call(roll: Roll, counting: CountingTool) -> None:

@@ -80,7 +80,7 @@ async def test_calls_that_the_server_has_read_are_run(server: ChatServer) -> Non
     assert trajectory.messages[1]["content"] == "I calculate."
     assert trajectory.messages[2]["content"] == "391"
     assert trajectory.assistant_texts[0] == f"I calculate.\n{WRITTEN_CALL}"
-    rewards = score_trajectory(trajectory)
+    rewards = await score_trajectory(trajectory)
     assert rewards is not None
     assert rewards.correct
     first, second = server.requests

@@ -23,7 +23,7 @@ from rollbox.rollout.report.text import trajectory_text
 from rollbox.rollout.runner import InfraGuard, run_tasks, tasks_of
 from rollbox.schemas.errors import ConfigError, EngineError, InfraError
 from rollbox.schemas.generation import SamplingParams
-from rollbox.schemas.trajectory import Sample, Trajectory
+from rollbox.schemas.trajectory import Rewards, Sample, Trajectory
 from rollbox.tools.calculator import CalculatorTool
 
 
@@ -174,3 +174,18 @@ def test_wrong_lines_are_named(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         load_samples(file)
     assert said in str(error.value)
+
+
+async def test_a_scoring_fault_masks_the_sample_and_is_counted(scripted_engine: Any) -> None:
+    loop = make_loop(scripted_engine(["#### 0"] * 10))
+
+    async def fails_for_one(trajectory: Trajectory) -> Rewards | None:
+        if trajectory.sample.sample_id == "3":
+            raise InfraError("the judge is gone")
+        return await score_trajectory(trajectory)
+
+    done = [t async for t in run_tasks(loop, tasks_of(samples(10)), fails_for_one, concurrency=1)]
+    summary = summarize(done, wall_s=1.0)
+    assert (summary.scored, summary.masked) == (9, 1)
+    [masked] = [t for t in done if t.infra_failed]
+    assert (masked.rewards, masked.error) == (None, "scoring failed: the judge is gone")

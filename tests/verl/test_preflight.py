@@ -72,7 +72,7 @@ async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
             ["multi_turn.tools_config_file={folder}/unreachable.yaml", "rollbox.call_timeout_s=1"],
             "tool 'python' does not answer: .*Is its server running",
         ),
-        (["data.train_files={folder}/unscored.parquet"], "cannot be scored: data_source: no score for 'nope'"),
+        (["data.train_files={folder}/unscored.parquet"], "data: sample .* data_source: no score for 'nope'"),
         (["data.train_files={folder}/none.parquet"], "data.train_files: there is no file .*none.parquet; make it with"),
         (["data.train_files={folder}/empty.jsonl"], "data.train_files: .*empty.jsonl holds no rows"),
         (["data.max_prompt_length=20"], "the prompt of row 0 of .* data.max_prompt_length is 20; raise it"),

@@ -52,6 +52,40 @@ async def test_the_models_own_words_are_scored_and_the_record_survives(
         assert [record["stop_reason"] for record in output.non_tensor_batch[RECORD]] == ["answered"] * 4
 
 
+FILE = """
+parts:
+  correct: {kind: outcome, weight: 2.0}
+  tools: {placement: turn}
+  cheap: {kind: call_cost, weight: 0.5, smoothing: 2, only_if: {part: correct, at_least: 1}}
+"""
+
+
+@pytest.mark.parametrize("agent", ["rollbox_agent", "tool_agent"])
+async def test_a_rewards_file_scores_whole_trajectories(agent: str, random_model_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "rewards.yaml").write_text(FILE)
+    overrides = ["reward.reward_manager.name=rollbox", f"+rollbox.rewards.file={tmp_path / 'rewards.yaml'}"]
+    output = await scores(random_model_dir, agent, *overrides)
+    # cos(pi / 4) for one call; verl's own loop tells the reward manager of no calls.
+    cheap = 0.5 * (0.5**0.5 if agent == "rollbox_agent" else 1.0)
+    assert output.batch["rm_scores"].sum(-1).tolist() == pytest.approx([2.0 + cheap, 0.0, 0.0, 0.0])
+    assert output.non_tensor_batch["acc"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert output.non_tensor_batch["correct"].tolist() == [2.0, 0.0, 0.0, 0.0]
+    assert output.non_tensor_batch["cheap"].tolist() == pytest.approx([cheap, 0.0, 0.0, 0.0])
+    if agent == "rollbox_agent":
+        states = [record["states"] for record in output.non_tensor_batch[RECORD]]
+        assert [len(hashes) for hashes in states] == [2] * 4
+        assert states[0][1] == states[1][1] == states[2][1] != states[3][1]  # the tool said 7, but for the last
+
+
+async def test_weights_beside_a_file_are_refused(random_model_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "rewards.yaml").write_text(FILE)
+    file = f"+rollbox.rewards.file={tmp_path / 'rewards.yaml'}"
+    with pytest.raises(Exception, match="give weights or a file, not both"):
+        await scores(random_model_dir, "rollbox_agent", file, "+rollbox.rewards.tool=1")
+    with pytest.raises(ConfigError, match="only the reward manager rollbox takes a rewards file"):
+        await compute_score("openai/gsm8k", "#### 1", "1", file="rewards.yaml")
+
+
 async def test_a_reward_function_of_ones_own_gets_the_models_last_words(random_model_dir: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(
@@ -72,25 +106,25 @@ async def test_a_reward_function_of_ones_own_gets_the_models_last_words(random_m
     assert output.non_tensor_batch["n_calls"].tolist() == [1] * 4
 
 
-def test_tool_rewards_are_added_where_they_are_not_at_their_tokens() -> None:
+async def test_tool_rewards_are_added_where_they_are_not_at_their_tokens() -> None:
     record = {"infra_failed": False, "answer_text": "#### 7", "rewards_at_tokens": False, "tool_rewards": {"a": 2.0}}
     extra = {"tool_rewards": [0.5, None], RECORD: record}
-    scored = compute_score("openai/gsm8k", "#### 8", "7", extra, tool=0.1)
+    scored = await compute_score("openai/gsm8k", "#### 8", "7", extra, tool=0.1)
     assert scored == {"score": pytest.approx(1.35), "acc": 1.0, "format": 1.0, "tool": pytest.approx(0.25)}
     placed = {"tool_rewards": [0.5], RECORD: {**record, "rewards_at_tokens": True}}
-    assert compute_score("openai/gsm8k", "#### 8", "7", placed)["score"] == pytest.approx(1.1)
-    assert compute_score("openai/gsm8k", "#### 8", "7", {"tool_rewards": [0.5]})["tool"] == 0.5
+    assert (await compute_score("openai/gsm8k", "#### 8", "7", placed))["score"] == pytest.approx(1.1)
+    assert (await compute_score("openai/gsm8k", "#### 8", "7", {"tool_rewards": [0.5]}))["tool"] == 0.5
 
 
-def test_what_cannot_be_scored_is_named() -> None:
+async def test_what_cannot_be_scored_is_named() -> None:
     with pytest.raises(ConfigError, match="no score for 'nope'"):
-        compute_score("nope", "#### 1", "1")
+        await compute_score("nope", "#### 1", "1")
     with pytest.raises(ConfigError, match="must hold one number"):
-        compute_score("openai/gsm8k", "#### 1", "none")
+        await compute_score("openai/gsm8k", "#### 1", "none")
     with pytest.raises(ConfigError, match="ground_truth: must be text"):
-        compute_score("openai/gsm8k", "#### 1", 1)  # type: ignore[arg-type]
+        await compute_score("openai/gsm8k", "#### 1", 1)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="reward_kwargs: colour"):
-        compute_score("openai/gsm8k", "#### 1", "1", colour=1.0)
+        await compute_score("openai/gsm8k", "#### 1", "1", colour=1.0)
 
 
 @pytest.mark.parametrize(

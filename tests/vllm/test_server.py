@@ -37,7 +37,7 @@ async def test_a_killed_server_masks_the_sample_and_another_takes_over(
     assert (lost.stop_reason, lost.infra_failed, lost.num_turns) == (StopReason.INFRA, True, 1)
     assert lost.error is not None
     assert doomed_server.url in lost.error
-    assert score_trajectory(lost) is None
+    assert await score_trajectory(lost) is None
     assert (saved.stop_reason, saved.infra_failed, saved.num_turns) == (StopReason.MAX_TURNS, False, 3)
 
 

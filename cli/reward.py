@@ -1,0 +1,136 @@
+"""`rollbox reward …`: try, check and serve rewards; `rollbox rescore`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..schemas.errors import ConfigError
+
+reward = typer.Typer(name="reward", help="Try, check and serve rewards.", no_args_is_help=True)
+RewardsFile = Annotated[Path | None, typer.Option("--rewards", help="Rewards YAML; default: outcome, format, tools.")]
+Modules = Annotated[list[str] | None, typer.Option("--module", help="Python file or module of your functions.")]
+
+
+@reward.command()
+def serve(
+    rewards: RewardsFile = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8090,
+    concurrency: Annotated[int, typer.Option(min=1, help="Answers scored at a time.")] = 64,
+    insecure: Annotated[bool, typer.Option("--insecure", help="No token even beyond loopback.")] = False,
+) -> None:
+    """Serve score functions over HTTP: POST /score and /v1/score/batch."""
+    try:
+        from ..rewards.serve import serve as serve_rewards
+    except ImportError as error:
+        raise ConfigError(f"reward serve: {error}; install it with: pip install 'rollbox[server]'") from error
+    from ..rewards.trajectory import rewards_of
+
+    serve_rewards(rewards_of(rewards), host, port, insecure=insecure, concurrency=concurrency)
+
+
+@reward.command(name="dry-run")
+def dry_run(
+    data: Annotated[str, typer.Argument(help="Questions: JSONL or Parquet, or a name in $ROLLBOX_DATA.")],
+    responses: Annotated[Path, typer.Option(help="JSONL with a response a line, or a run's trajectories.jsonl.")],
+    rewards: RewardsFile = None,
+    baseline: Annotated[Path | None, typer.Option(help="Rewards YAML to compare with.")] = None,
+    data_source: Annotated[str | None, typer.Option(help="Replaces the data's own.")] = None,
+    histogram: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("rewards.png"),
+) -> None:
+    """Score responses that are there already: distributions, constant parts, time, determinism."""
+    from ..rewards.dry_run import dry_run as run
+    from ..rewards.trajectory import rewards_of
+    from ..rollout.data import find_data, load_samples
+    from ..rollout.report.reward_report import distribution_table, remarks, save_histogram
+    from ..rollout.responses import read_responses
+
+    trajectories = read_responses(responses, load_samples(find_data(data), data_source))
+    ours, other = rewards_of(rewards), None if baseline is None else rewards_of(baseline)
+    ours.check_samples([trajectory.sample for trajectory in trajectories])
+
+    async def scored() -> None:
+        async with ours:
+            if other is None:
+                found = await run(trajectories, ours)
+            else:
+                async with other:
+                    found = await run(trajectories, ours, other)
+        console = Console()
+        console.print(distribution_table(found))
+        for line in remarks(found, baseline is not None):
+            console.print(line, highlight=False)
+        if found.scored:
+            save_histogram(found, histogram)
+            console.print(f"Written to {histogram}")
+
+    asyncio.run(scored())
+
+
+@reward.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Registered names; default: all of the modules.")] = None,
+    module: Modules = None,
+) -> None:
+    """Check score functions by their fixtures, and by answers that should earn nothing."""
+    from ..rewards.modules import load_reward_modules
+    from ..rewards.registry import REGISTRY, load_built_in
+    from ..rewards.sandbox_access import ScoringSandbox
+    from ..rewards.verify import verify as findings_of
+
+    load_built_in()
+    ours = {entry.pattern for entry in REGISTRY.entries()}
+    load_reward_modules(module or ())
+    entries = REGISTRY.entries()
+    if names:
+        entries = [REGISTRY.find(name) for name in names]
+    elif module:
+        entries = [entry for entry in entries if entry.pattern not in ours]
+
+    async def checked() -> int:
+        failed = passed = 0
+        async with ScoringSandbox() as sandbox:
+            sandbox.use()
+            async for finding in findings_of(entries):
+                failed += bool(finding.problem)
+                passed += not finding.problem
+                if finding.problem:
+                    typer.echo(f"{finding.pattern}: {finding.check}: {finding.problem}")
+        typer.echo(f"{len(entries)} functions, {passed} checks passed, {failed} failed")
+        return failed
+
+    if asyncio.run(checked()):
+        raise typer.Exit(1)
+
+
+def rescore(
+    directory: Annotated[Path, typer.Argument(help="Directory of a run, with its trajectories.jsonl.")],
+    rewards: RewardsFile = None,
+) -> None:
+    """Score saved trajectories again, show what changed and why, and write rescored.jsonl beside them."""
+    from ..rewards.trajectory import rewards_of
+    from ..rollout.rescore import change_table, examples, write_rescored
+    from ..rollout.rescore import rescore as scored_again
+    from ..rollout.responses import read_trajectories
+
+    if not directory.is_dir():
+        raise ConfigError(f"{directory} is not a directory of a run")
+    trajectories = read_trajectories(directory)
+    ours = rewards_of(rewards)
+    ours.check_samples([trajectory.sample for trajectory in trajectories])
+
+    async def scored() -> None:
+        async with ours:
+            changes = await scored_again(trajectories, ours)
+        console = Console()
+        console.print(change_table(changes))
+        for line in examples(changes):
+            console.print(line, highlight=False)
+        console.print(f"Written to {write_rescored(trajectories, directory)}")
+
+    asyncio.run(scored())

@@ -1,0 +1,179 @@
+"""A reward model: a sequence classifier with one output, local in batches, or behind a pooling server."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..schemas.errors import ConfigError, InfraError
+from ..schemas.reward_config import RewardModelPart
+from ..schemas.trajectory import Trajectory
+from .api import ServedPart
+from .parts import Measured
+from .service import ScoringService
+
+Chat = list[dict[str, str]]
+
+
+def chat_of(trajectory: Trajectory) -> Chat:
+    """The question and the model's last words, as reward models were taught on: no tool messages."""
+    asked = [
+        {"role": str(message["role"]), "content": str(message.get("content") or "")}
+        for message in trajectory.sample.messages
+    ]
+    return [*asked, {"role": "assistant", "content": trajectory.answer_text}]
+
+
+def _value(logit: float, sigmoid: bool) -> float:
+    if not sigmoid:
+        return logit
+    return 1.0 / (1.0 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1.0 + math.exp(logit))
+
+
+class LocalRewardModel:
+    """A model of this process. What waits is scored together, up to `batch_size` texts at a time, in a thread.
+
+    Raises on entering:
+        ConfigError: the directory holds no such model, it has more than one output, or its tokenizer has no chat
+            template or no padding token.
+    """
+
+    def __init__(self, name: str, part: RewardModelPart) -> None:
+        self.name = name
+        self._part = part
+        self._waiting: asyncio.Queue[tuple[Chat, asyncio.Future[float]]] = asyncio.Queue()
+        self._thread: ThreadPoolExecutor | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._tokenizer: Any = None
+        self._model: Any = None
+
+    async def __aenter__(self) -> Self:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="reward-model")
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+        except BaseException:
+            self._thread.shutdown()
+            raise
+        self._worker = asyncio.create_task(self._work())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is not None and self._thread is not None:
+            self._worker.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._worker
+            self._thread.shutdown()
+            self._worker = self._thread = self._model = None
+
+    async def __call__(self, trajectory: Trajectory) -> Measured:
+        """
+        Raises:
+            ConfigError: not open.
+            InfraError: the model failed, such as for want of memory, or its template refuses the conversation.
+        """
+        if self._worker is None:
+            raise ConfigError("rewards: not open; score inside `async with` of the rewards")
+        answer: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait((chat_of(trajectory), answer))
+        logit = await answer
+        return Measured({self.name: _value(logit, self._part.sigmoid)}, {f"{self.name}/logit": logit})
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            batch = [await self._waiting.get()]
+            while len(batch) < self._part.batch_size and not self._waiting.empty():
+                batch.append(self._waiting.get_nowait())
+            wanted = [(chat, answer) for chat, answer in batch if not answer.done()]  # a caller may have gone
+            if not wanted:
+                continue
+            try:
+                logits = await loop.run_in_executor(self._thread, self._score, [chat for chat, _ in wanted])
+            except asyncio.CancelledError:
+                for _, answer in wanted:
+                    answer.cancel()
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+                failure = InfraError(f"reward_model {self._part.model}: {type(error).__name__}: {error}")
+                for _, answer in wanted:
+                    if not answer.done():
+                        answer.set_exception(failure)
+                continue
+            for (_, answer), logit in zip(wanted, logits, strict=True):
+                if not answer.done():
+                    answer.set_result(logit)
+
+    def _load(self) -> None:
+        import torch
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        where = f"reward_model: {self._part.model}"
+        if not (Path(self._part.model) / "config.json").is_file():
+            raise ConfigError(f"{where} is not a model directory")
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(self._part.model)
+            self._model, loading = AutoModelForSequenceClassification.from_pretrained(
+                self._part.model, output_loading_info=True
+            )
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{where} cannot be loaded: {error}") from error
+        if loading["missing_keys"]:
+            # Otherwise a chat model would be taken, with a head of random weights.
+            raise ConfigError(f"{where} has no trained reward head: {', '.join(sorted(loading['missing_keys']))}")
+        if self._model.config.num_labels != 1:
+            raise ConfigError(f"{where} has {self._model.config.num_labels} outputs; a reward model has one")
+        if self._tokenizer.chat_template is None:
+            raise ConfigError(f"{where}: its tokenizer has no chat template")
+        if self._tokenizer.pad_token_id is None or self._model.config.pad_token_id is None:
+            raise ConfigError(f"{where}: its tokenizer or configuration has no padding token, so it cannot batch")
+        self._model.eval().to(torch.device(self._part.device))
+
+    def _score(self, chats: list[Chat]) -> list[float]:
+        import torch
+
+        texts = [self._tokenizer.apply_chat_template(chat, tokenize=False) for chat in chats]
+        # Cut at the front: the answer is at the end.
+        self._tokenizer.truncation_side = "left"
+        batch = self._tokenizer(
+            texts,
+            padding=True,
+            truncation=True,
+            max_length=self._part.max_tokens,
+            add_special_tokens=False,
+            return_tensors="pt",
+        ).to(self._model.device)
+        with torch.inference_mode():
+            logits = self._model(**batch).logits
+        return [float(logit) for logit in logits.float().squeeze(-1).tolist()]
+
+
+class ServedRewardModel(ServedPart):
+    """A reward model behind vLLM's `/classify`: one request per answer, with the server's chat template and batches."""
+
+    def __init__(self, name: str, part: RewardModelPart) -> None:
+        assert part.service is not None
+        super().__init__(name, ScoringService(part.service))
+        self._part = part
+
+    async def __call__(self, trajectory: Trajectory) -> Measured:
+        """
+        Raises:
+            ConfigError: the server refuses the request, such as an unknown model.
+            InfraError: it failed, or answered with something that is not one number.
+        """
+        body = {"model": self._part.model, "messages": chat_of(trajectory), "use_activation": False}
+        answer = await self.service.post("/classify", body)
+        url = self.service.settings.url
+        try:
+            numbers = answer["data"][0]["probs"]
+            [logit] = [float(number) for number in numbers]
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise InfraError(f"{url} answered with something else than one number per answer") from None
+        return Measured({self.name: _value(logit, self._part.sigmoid)}, {f"{self.name}/logit": logit})

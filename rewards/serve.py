@@ -1,0 +1,148 @@
+"""A scoring server for our own functions and rewards files, so that heavy scoring leaves the trainer.
+
+HTTP 200 holds a score. 422: the request is at fault; 503: scoring failed through us, mask the sample or ask again. Both
+say `kind` and `detail`. In a batch each item has its own `error` instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from .. import __version__
+from ..sandbox.access import BearerAuth, is_loopback
+from ..sandbox.bearer import TOKEN_VARIABLE, environment_token
+from ..sandbox.disconnect import ClientGoneError, while_connected
+from ..sandbox.http_body import BodyCap, read_model
+from ..schemas.errors import ConfigError, ErrorKind, InfraError, RollboxError, ToolError
+from ..schemas.score_api import BatchRequest, BatchResponse, ScoreRequest, ScoreResponse
+from ..schemas.trajectory import Sample
+from .compose import RewardComposition
+from .trajectory import trajectory_of_text
+
+_MAX_BODY_MB = 64
+
+
+def create_app(rewards: RewardComposition, token: str | None = None, concurrency: int = 64) -> FastAPI:
+    """The server's interface to `rewards`, which it opens and closes with itself.
+
+    Args:
+        token: what clients must show on all routes but `/v1/health`; None asks for none.
+        concurrency: answers scored at a time; others wait.
+    """
+
+    @asynccontextmanager
+    async def opened(app: FastAPI) -> AsyncIterator[None]:
+        async with rewards:
+            yield
+
+    app = FastAPI(title="Rollbox rewards", version=__version__, lifespan=opened)
+    app.add_middleware(BodyCap, max_bytes=_MAX_BODY_MB << 20)
+    if token is not None:
+        app.add_middleware(BearerAuth, token=token)
+    free = asyncio.Semaphore(concurrency)
+
+    async def scored(item: ScoreRequest) -> ScoreResponse:
+        async with free:
+            return await score_request(rewards, item)
+
+    async def in_batch(item: ScoreRequest) -> ScoreResponse:
+        try:
+            return await scored(item)
+        except RollboxError as error:
+            return ScoreResponse(error=str(error))
+
+    @app.get("/v1/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok", "version": __version__}
+
+    @app.post("/score")
+    async def one(request: Request) -> JSONResponse:
+        item = await read_model(request, ScoreRequest)
+        return JSONResponse((await while_connected(request, scored(item))).model_dump())
+
+    @app.post("/v1/score/batch")
+    async def batch(request: Request) -> JSONResponse:
+        items = (await read_model(request, BatchRequest)).items
+        results = await while_connected(request, _all([in_batch(item) for item in items]))
+        return JSONResponse(BatchResponse(results=results).model_dump())
+
+    _answer_errors(app)
+    return app
+
+
+async def score_request(rewards: RewardComposition, item: ScoreRequest) -> ScoreResponse:
+    """Score one answer.
+
+    Raises:
+        ConfigError: its data source or ground truth. InfraError: scoring failed.
+    """
+    sample = Sample(
+        sample_id="request",
+        data_source=item.data_source,
+        messages=item.messages or [{"role": "user", "content": ""}],
+        ground_truth=item.ground_truth,
+        extra_info=item.extra_info,
+    )
+    found = await rewards.score(trajectory_of_text(sample, item.solution_str))
+    if found is None:
+        raise InfraError("it has no score")
+    return ScoreResponse(score=found.total, correct=found.correct, parts=found.raw)
+
+
+def serve(rewards: RewardComposition, host: str, port: int, *, insecure: bool = False, concurrency: int = 64) -> None:
+    """Serve until SIGTERM or SIGINT. Prints the address once it listens.
+
+    Raises:
+        ConfigError: the address cannot be bound, or others than this machine can connect and no token is set.
+    """
+    token = environment_token()
+    if token is None and not insecure and not is_loopback(host):
+        raise ConfigError(
+            f"host: {host!r} can be reached from other machines, and no token is set; set {TOKEN_VARIABLE}, or "
+            "--insecure if something else guards it"
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on host {host!r}, port {port}: {error.strerror or error}") from error
+    app = create_app(rewards, token, concurrency)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")
+    print(f"rewards on http://{host}:{listener.getsockname()[1]}", flush=True)  # noqa: T201
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+async def _all(work: list[Coroutine[Any, Any, ScoreResponse]]) -> list[ScoreResponse]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in work]
+    return [task.result() for task in tasks]
+
+
+def _answer_errors(app: FastAPI) -> None:
+    async def refused(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"kind": ErrorKind.ARGUMENTS.value, "detail": str(error)}, 422)
+
+    async def ours(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"kind": ErrorKind.INFRA.value, "detail": str(error)}, 503)
+
+    async def gone(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({}, 499)
+
+    async def other(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        return JSONResponse({"kind": ErrorKind.ARGUMENTS.value, "detail": error.detail}, error.status_code)
+
+    app.add_exception_handler(ToolError, refused)
+    app.add_exception_handler(ConfigError, refused)
+    app.add_exception_handler(InfraError, ours)
+    app.add_exception_handler(ClientGoneError, gone)
+    app.add_exception_handler(HTTPException, other)

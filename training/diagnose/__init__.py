@@ -1,0 +1,1 @@
+"""Read the logs of a training run, and flag what spoils runs."""
