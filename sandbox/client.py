@@ -341,7 +341,7 @@ def _raise_for(status: int, headers: dict[str, str], text: str, url: str) -> NoR
     if status in (404, 410) and said.get("kind") == ErrorKind.INFRA:
         raise SessionLostError(detail)
     if status in (409, 410):
-        raise ToolError(detail)
+        raise ToolError(detail, ErrorKind.ARGUMENTS if said.get("kind") == ErrorKind.ARGUMENTS else ErrorKind.USER_CODE)
     raise SandboxError(f"{url} answered {status}: {detail}")
 
 

@@ -9,9 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ..schemas.errors import ErrorKind, SandboxError, ToolError
+from ..schemas.errors import SandboxError
 from ..schemas.run import RunLimits
 from ..schemas.session import CellRequest, CellResult, SessionInfo, StateChange
+from . import session_errors
 from .admission import Admission
 from .capture import Capture
 from .cell_streams import CellStreams
@@ -94,14 +95,14 @@ class LiveSession:
         """The result of the first cell with the request's key, or of `start` if there is none.
 
         Raises:
-            ToolError: (kind `arguments`) the key was used for another cell. Else what `start` raises.
+            SessionRefusedError: the key was used for another cell. Else what `start` raises.
         """
         fingerprint = await asyncio.to_thread(_fingerprint, request) if is_large(request) else _fingerprint(request)
         key: str | object = object() if request.idempotency_key is None else request.idempotency_key
         kept = self._kept.get(key) if isinstance(key, str) else None
         turn = self._turns.get(key)
         if (kept is not None and kept[0] != fingerprint) or (turn is not None and turn.fingerprint != fingerprint):
-            raise ToolError("idempotency_key: it was used for another cell", ErrorKind.ARGUMENTS)
+            raise session_errors.other_cell()
         if kept is not None:
             return kept[1].model_copy()
         if turn is None or turn.was_left:

@@ -38,7 +38,7 @@ _ERRORS = {
 }
 _SESSION_ERRORS = {
     404: "There is no such session, and this server knows of none",
-    409: "The session cannot be forked as it is",
+    409: "The session cannot be forked as it is, or the key was used for another cell",
     410: "The session is gone; `detail` says why, and `kind` whose doing it was",
 }
 _NAMED: set[type[BaseModel]] = set()

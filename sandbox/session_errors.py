@@ -28,3 +28,8 @@ def gone(why: str, kind: ErrorKind) -> SessionRefusedError:
 
 def cannot_fork(why: str) -> SessionRefusedError:
     return SessionRefusedError(HTTPStatus.CONFLICT, ErrorKind.USER_CODE, f"the session cannot be forked: {why}")
+
+
+def other_cell() -> SessionRefusedError:
+    detail = "idempotency_key: it was used for another cell"
+    return SessionRefusedError(HTTPStatus.CONFLICT, ErrorKind.ARGUMENTS, detail)

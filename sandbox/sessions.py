@@ -100,8 +100,8 @@ class Sessions:
         """Run a cell. Cancelling the last that waits for it ends the cell and undoes it.
 
         Raises:
-            ToolError: (kind `arguments`) it asks for more than this server gives, or its key was used otherwise.
-            SessionRefusedError: the session is not there, or was lost meanwhile.
+            ToolError: (kind `arguments`) it asks for more than this server gives.
+            SessionRefusedError: the session is not there, or was lost meanwhile; or the key was used for another cell.
             OverloadedError: the queue is full.
             SandboxError: the cell could not be run.
         """

@@ -215,7 +215,7 @@ async def test_a_repeated_key_runs_once(server: ServerProcess, session: SandboxS
     assert {(status, answer["last_expression"], answer["cell"]) for status, answer in answers} == {(200, "1", 2)}
     assert (await session.run("n")).last_expression == "1"
     status, answer = await _ask(server, "POST", path, body | {"code": "n"})
-    assert (status, "used for another cell" in answer["detail"]) == (422, True)
+    assert (status, "used for another cell" in answer["detail"]) == (409, True)
 
 
 async def test_cells_of_one_session_wait_for_their_turn(session: SandboxSession) -> None:
