@@ -1,5 +1,8 @@
 """Does the CPU recipe learn? Train with a learning rate and without one (the control), for several seeds; draw it.
 
+What is drawn is the share of right answers to the same held-out questions, four sampled trajectories each, every
+`--every` steps: the questions of a training step differ from step to step, and their difficulty hides what is learnt.
+
 .venv-verl/bin/rollbox data arithmetic --out runs/arithmetic --steps 420
 .venv-verl/bin/python bench/learning.py --steps 40 --seeds 0 1 2 --out runs/learning
 """
@@ -9,22 +12,20 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 
 from rollbox.demo.grpo import read_metrics
 from rollbox.training.launch import prepare
 
-REWARD, CORRECT = "critic/score/mean", "rollbox/reward/acc/mean"
-_END = 5  # steps averaged at either end of a run
+CORRECT = "val-core/rollbox/arithmetic/acc/mean@4"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--lr", type=float, default=3e-4)
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--every", type=int, default=10, help="Steps between validations.")
     parser.add_argument("--out", type=Path, default=Path("runs/learning"))
     parser.add_argument("--png", type=Path, help="Where to draw the curves.")
     parser.add_argument("overrides", nargs="*", help="Further Hydra overrides.")
@@ -33,28 +34,31 @@ def main() -> None:
     for seed in options.seeds:
         for kind, rate in (("learning", options.lr), ("control", 0.0)):
             folder = options.out / f"{kind}-{seed}"
-            runs[kind].append(train(folder, seed, rate, options.steps, options.overrides))
+            runs[kind].append(train(folder, seed, rate, options))
             print(f"{kind} seed {seed}: {describe(runs[kind][-1])}", flush=True)
-    summary = {kind: [ends(run, CORRECT) for run in found] for kind, found in runs.items()}
+    summary = {kind: [curve(run) for run in found] for kind, found in runs.items()}
     (options.out / "summary.json").write_text(json.dumps(summary, indent=2))
     if options.png is not None:
         draw(runs, options.png)
 
 
-def train(folder: Path, seed: int, rate: float, steps: int, overrides: Sequence[str]) -> dict[int, dict[str, float]]:
+def train(folder: Path, seed: int, rate: float, options: argparse.Namespace) -> dict[int, dict[str, float]]:
     """Metrics by step; a run that is there already is read and not repeated."""
     metrics = folder / "metrics.jsonl"
-    if metrics.is_file() and len(found := read_metrics(metrics)) >= steps:
+    if metrics.is_file() and max(found := read_metrics(metrics), default=0) >= options.steps:
         return found
     folder.mkdir(parents=True, exist_ok=True)
     given = [
-        f"trainer.total_training_steps={steps}",
+        f"trainer.total_training_steps={options.steps}",
+        "trainer.val_before_train=True",
+        f"trainer.test_freq={options.every}",
+        "actor_rollout_ref.rollout.val_kwargs={temperature: 1.0, n: 4, do_sample: true}",
         f"actor_rollout_ref.actor.optim.lr={rate}",
         f"actor_rollout_ref.rollout.seed={seed}",
         f"data.seed={seed}",
         "trainer.logger=[file]",
         f"hydra.run.dir={folder}/hydra",
-        *overrides,
+        *options.overrides,
     ]
     command, environment, _ = prepare("cpu_arithmetic", given, check=False)
     environment["VERL_FILE_LOGGER_PATH"] = str(metrics.resolve())
@@ -63,15 +67,13 @@ def train(folder: Path, seed: int, rate: float, steps: int, overrides: Sequence[
     return read_metrics(metrics)
 
 
-def ends(run: dict[int, dict[str, float]], name: str) -> tuple[float, float]:
-    """Mean of a metric over the first and the last steps."""
-    values = [run[step][name] for step in sorted(run) if name in run[step]]
-    return fmean(values[:_END]), fmean(values[-_END:])
+def curve(run: dict[int, dict[str, float]]) -> list[tuple[int, float]]:
+    """(step, share of right answers) of each validation."""
+    return [(step, run[step][CORRECT]) for step in sorted(run) if CORRECT in run[step]]
 
 
 def describe(run: dict[int, dict[str, float]]) -> str:
-    (first, last), (before, after) = ends(run, CORRECT), ends(run, REWARD)
-    return f"correct {first:.1%} -> {last:.1%}, reward {before:.3f} -> {after:.3f}"
+    return ", ".join(f"{step}: {share:.1%}" for step, share in curve(run))
 
 
 def draw(runs: dict[str, list[dict[int, dict[str, float]]]], file: Path) -> None:
@@ -83,10 +85,9 @@ def draw(runs: dict[str, list[dict[int, dict[str, float]]]], file: Path) -> None
     figure, axes = pyplot.subplots(figsize=(7, 4))
     for kind, colour in (("learning", "tab:blue"), ("control", "tab:gray")):
         for number, run in enumerate(runs[kind]):
-            steps = [step for step in sorted(run) if REWARD in run[step]]
             label = {"learning": "GRPO", "control": "learning rate 0"}[kind] if number == 0 else None
-            axes.plot(steps, [run[step][REWARD] for step in steps], color=colour, alpha=0.8, label=label)
-    axes.set(xlabel="step", ylabel="mean reward of the step's trajectories")
+            axes.plot(*zip(*curve(run), strict=True), color=colour, alpha=0.8, marker="o", label=label)
+    axes.set(xlabel="step", ylabel="right answers to held-out questions")
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
     figure.tight_layout()

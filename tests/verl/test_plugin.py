@@ -17,7 +17,7 @@ pytestmark = pytest.mark.verl
 
 
 def _verl(code: str, modules: str = "rollbox.training.plugin") -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "VERL_USE_EXTERNAL_MODULES": modules}
+    env = {**os.environ, "VERL_USE_EXTERNAL_MODULES": modules, "VERL_USE_EXTERNAL_PLUGINS": "none"}
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
 
 
