@@ -123,8 +123,13 @@ def _leave_group(batch: Any, rows: list[BatchRow]) -> None:
         return
     for i in failed:
         batch.tags[i]["is_padding"] = True
-    alone = tensordict_utils.get_tensordict({"uid": [f"infra{uuid4().hex}" for _ in failed]})
-    tq.kv_batch_put(keys=[batch.keys[i] for i in failed], partition_id=batch.partition_id, fields=alone)
+    # The trainer reads tags anew from the queue, so they are put there too.
+    tq.kv_batch_put(
+        keys=[batch.keys[i] for i in failed],
+        partition_id=batch.partition_id,
+        fields=tensordict_utils.get_tensordict({"uid": [f"infra{uuid4().hex}" for _ in failed]}),
+        tags=[batch.tags[i] for i in failed],
+    )
 
 
 def _tell_states(batch: Any, rows: list[BatchRow]) -> None:

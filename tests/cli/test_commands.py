@@ -43,6 +43,8 @@ def test_help_names_every_command() -> None:
             ("demo", "--model", "http://127.0.0.1:9", "--engine", "fast"),
             "engine: no engine 'fast'; there are: hf, vllm",
         ),
+        (("train", "cpu_arithmetic"), "verl is not installed; install it with: pip install verl=="),
+        (("data", "gsm8k", "--train", "/not/there", "--test", "/not/there"), "/not/there: cannot be read"),
         (("view", "/not/there"), "/not/there/trajectories.jsonl: is not there; give the directory"),
         (("view", "/not/there", "--port", "-1"), "view: port: Input should be greater than or equal to 0 (got -1)"),
         (("demo", "--tools", "/not/there.yaml", "--model", "/x"), "/not/there.yaml: cannot be read"),

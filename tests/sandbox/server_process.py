@@ -69,15 +69,26 @@ def processes_with(marker: str) -> list[int]:
 
 
 def below(pid: int) -> dict[int, str]:
-    """All processes below one, and their command lines."""
+    """All processes below one, and their command lines. Those that end meanwhile may have none."""
     found: dict[int, str] = {}
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
-                found |= {child: Path(f"/proc/{child}/cmdline").read_text(errors="replace"), **below(child)}
-    except OSError:  # it ended in the meantime
-        pass
+    for task in _list(Path(f"/proc/{pid}/task")):
+        for child in map(int, _text(task / "children").split()):
+            found |= {child: _text(Path(f"/proc/{child}/cmdline")), **below(child)}
     return found
+
+
+def _list(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 async def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:

@@ -19,12 +19,13 @@ import pytest
 from starlette.types import ASGIApp, Message
 
 import rollbox
+from rollbox.sandbox.client import Sandbox
 from rollbox.sandbox.pool import Pool, PoolInfo
 from rollbox.sandbox.server import create_app
 from rollbox.sandbox.settings import SandboxSettings
 from rollbox.schemas.run import RunRequest, RunResult
 
-from .server_process import ServerProcess, below, serving, until
+from .server_process import ServerProcess, below, serving
 
 SECRET_PATH = "/srv/private/rollbox.key"
 TELLING = (
@@ -70,10 +71,12 @@ async def test_bad_requests(server: ServerProcess) -> None:
         raw += [json.dumps(body).encode() for body in BODIES]
         for path in paths:
             for body in raw:
+                if (path, body) == ("/v1/sessions", b"{}"):
+                    continue  # a session with the defaults
                 async with http.post(path, data=io.BytesIO(body)) as response:
                     answer = await response.json()
-                    assert response.status in (405, 422), (path, body[:80], answer)
-                    assert set(answer) == {"kind", "detail"}
+                    assert response.status in (404, 405, 410, 422), (path, body[:80], answer)
+                    assert {"kind", "detail"} <= set(answer)
                     assert_silent(str(answer), (path, body[:80]))
         for path in (*paths, "/", "/../etc/passwd", "/%2e%2e/etc/passwd", "/v1/run/" + "x" * 5000, "/docs/x"):
             for method in ("GET", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "POST"):
@@ -154,7 +157,8 @@ async def test_internal_failures(error: Exception) -> None:
     for method, path, body in asked:
         status, text = await _asked(app, method, path, body)
         assert_silent(text, path)
-        if path != "/v1/batch":  # its status was sent before the failure
+        # The status of a batch was sent before the failure; this pool can have no notebooks.
+        if path not in ("/v1/batch", "/run_jupyter"):
             assert (status, json.loads(text)["kind"]) == (500, "infra")
 
 
@@ -170,14 +174,18 @@ async def test_a_server_out_of_descriptors() -> None:
             failed = 0
             for path, body in GOOD.items():
                 asked = json.loads(json.dumps(body).replace("print(1)", "import sympy"))
-                async with http.post(path, json=asked) as response:
-                    text = await response.text()
+                try:
+                    async with http.post(path, json=asked) as response:
+                        text = await response.text()
+                except aiohttp.ClientError:  # there is no descriptor for a new connection either
+                    failed += 1
+                else:
                     failed += response.status == 503 or '"SandboxError"' in text or '"infra"' in text
                     assert_silent(text, path)
             assert failed
             resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (most, most))
-            async with http.post("/v1/run", json=GOOD["/v1/run"]) as response:
-                assert (response.status, (await response.json())["stdout"]) == (200, "1\n")
+        async with Sandbox.connect(server.url, max_retries=50) as sandbox:
+            assert (await sandbox.run(RunRequest(code="print(1)"))).stdout == "1\n"
 
 
 @pytest.mark.parametrize("path", GOOD)
@@ -186,18 +194,18 @@ async def test_a_zygote_that_is_killed_under_a_run(path: str) -> None:
     body = {"/run_jupyter": {"cells": [endless]}, "/v1/batch": {"runs": [{"code": endless}]}}.get(path)
     with serving("--slots", "1") as server:
         async with aiohttp.ClientSession(server.url) as http:
-            answer = asyncio.create_task(http.post(path, json=body or {**GOOD[path], "code": endless}))
 
-            def killed() -> bool:
+            async def answered() -> str:
+                async with http.post(path, json=body or {**GOOD[path], "code": endless}) as response:
+                    return await response.text()
+
+            answer = asyncio.create_task(answered())
+            while not answer.done():  # a program that had not begun is run again
+                await asyncio.wait({answer}, timeout=1.0)
                 for pid, command in below(server.process.pid).items():
-                    if "jail.zygote" in command:
+                    if "jail.zygote" in command and not answer.done():
                         with suppress(ProcessLookupError):  # taken along by another
                             os.kill(pid, signal.SIGKILL)
-                return answer.done()
-
-            await until(lambda: "main.py" in "".join(below(server.process.pid).values()))
-            await until(killed)  # a program that had not begun is run again
-            async with await answer as response:
-                text = await response.text()
+            text = await answer
     assert "lost" in text
     assert_silent(text, path)
