@@ -23,6 +23,7 @@ from ..schemas.trajectory import Sample, StopReason, Trajectory
 from ..tools.base import BaseTool
 from ..tools.dispatch import ToolBox
 from ..tools.registry import load_tools
+from .algorithms.settings import settings_of as estimator_settings
 from .example_call import example_arguments, written_call
 from .reachable_tools import check_agent_loop, check_response_length
 from .rehearsal import RehearsalEngine
@@ -43,6 +44,7 @@ async def preflight(config: Any) -> list[str]:
         ConfigError: something does not work.
     """
     settings = read_settings(config)
+    estimator_settings(config.algorithm)
     rollout = config.actor_rollout_ref.rollout
     check_agent_loop(rollout, _agent_names(config))
     check_response_length(rollout)

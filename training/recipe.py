@@ -24,13 +24,14 @@ _PATHS = (
         "trainer.default_local_dir",
         "rollbox.records_dir",
         "rollbox.tools_config_file",
+        "rollbox.rewards.file",
         "reward.custom_reward_function.path",
     ),
 )
 # Where verl's configuration is open, or ours.
 _OPEN = (
     *("rollbox", "ray_kwargs.ray_init", "trainer.v1.sampler.sampler_kwargs", "reward.custom_reward_function"),
-    "actor_rollout_ref.rollout.engine_kwargs",
+    *("actor_rollout_ref.rollout.engine_kwargs", "algorithm.rollbox"),
 )
 
 

@@ -81,6 +81,8 @@ async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
         (["actor_rollout_ref.model.path={folder}"], "cannot load the tokenizer of"),
         (["reward.reward_model.enable=True", "rollbox.rewards.tool=1"], "enable_resource_pool=True or rollbox.rewards"),
         (["+rollbox.max_turn=1"], "rollbox: max_turn"),
+        (["+algorithm.rollbox.turn_wieght=1"], r"algorithm\.rollbox: turn_wieght"),
+        (["~rollbox.rewards", "+rollbox.rewards.file={folder}/gone.yaml"], "gone.yaml: cannot be read"),
         (["trainer.v1.trainer_mode=colocate_async"], "custom_sampler.name=RollboxReplayBufferAsync"),
     ],
 )
