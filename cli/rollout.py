@@ -48,7 +48,7 @@ def rollout(
 ) -> None:
     """Roll out questions with tools, score the answers, write trajectories, a summary and charts."""
     let_idle_threads_sleep()
-    from ..rollout.data import find_data, load_samples
+    from ..rollout.data import find_data, load_samples, with_system
     from ..rollout.engines.registry import get_engine
     from ..rollout.job import RolloutJob, run_job
     from ..rollout.loop import RolloutLimits
@@ -58,11 +58,11 @@ def rollout(
 
     samples = load_samples(find_data(data), data_source, limit)
     if system is not None:
-        message = {"role": "system", "content": _text(system)}
-        samples = [sample.model_copy(update={"messages": [message, *sample.messages]}) for sample in samples]
+        samples = with_system(samples, _text(system))
     sampling = {"temperature": temperature, "top_p": top_p, "seed": seed, "max_tokens": max_tokens}
-    if template_check not in ("strict", "warn", "off"):
-        raise ConfigError(f"template_check: {template_check!r} is not one of strict, warn, off")
+    limits = RolloutLimits(
+        max_turns, max_calls_per_turn, max_response_tokens, trajectory_timeout_s=trajectory_timeout_s
+    )
     job = RolloutJob(
         title=f"rollout of {model} on {data}",
         model=model if engine is None else f"{engine}:{model}",
@@ -75,12 +75,7 @@ def rollout(
         attempts=attempts,
         restart=restart,
         sampling=validated(SamplingParams, sampling, "rollout"),
-        limits=RolloutLimits(
-            max_turns=max_turns,
-            max_calls_per_turn=max_calls_per_turn,
-            max_response_tokens=max_response_tokens,
-            trajectory_timeout_s=trajectory_timeout_s,
-        ),
+        limits=RolloutLimits(*turn_limits, trajectory_timeout_s=trajectory_timeout_s),
         rewards_file=rewards,
         template_check=template_check,  # type: ignore[arg-type]
     )

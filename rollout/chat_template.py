@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast, get_args
 
 from ..schemas.errors import ConfigError
 from ..schemas.tool import ToolSchema
@@ -80,6 +80,8 @@ class ChatTemplate:
     ) -> None:
         if tokenizer.eos_token is None or tokenizer.eos_token_id is None:
             raise ConfigError("tokenizer: no eos_token; set it to the token that ends a turn (such as <|im_end|>)")
+        if check not in get_args(Check):
+            raise ConfigError(f"template_check: {check!r} is not one of {', '.join(get_args(Check))}")
         self.tokenizer = tokenizer
         self._end_token: str = tokenizer.eos_token
         self.end_token_ids = (tokenizer.eos_token_id, *end_token_ids)

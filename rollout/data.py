@@ -59,6 +59,12 @@ def load_samples(path: str | Path, data_source: str | None = None, limit: int | 
     return samples
 
 
+def with_system(samples: list[Sample], text: str) -> list[Sample]:
+    """The samples with a system message before all others."""
+    message = {"role": "system", "content": text}
+    return [sample.model_copy(update={"messages": [message, *sample.messages]}) for sample in samples]
+
+
 def _jsonl_rows(file: Path) -> Iterator[tuple[Any, str]]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
