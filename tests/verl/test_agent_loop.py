@@ -213,8 +213,9 @@ def test_the_score_is_outcome_and_weighted_tool_rewards(kind: str, rolled: dict[
 
 
 async def test_a_row_too_long_for_the_prompt_is_refused(worker: tuple[Any, ScriptedClient]) -> None:
-    rows = batch(["plain"], "rollbox_agent", raw_prompt=[[{"role": "user", "content": "x " * 300 + "KIND=plain"}]])
-    with pytest.raises(ConfigError, match=r"data.max_prompt_length is 256; raise it or"):
+    question = {"role": "user", "content": "x " * PROMPT_LENGTH + "KIND=plain"}
+    rows = batch(["plain"], "rollbox_agent", raw_prompt=[[question]])
+    with pytest.raises(ConfigError, match=rf"data.max_prompt_length is {PROMPT_LENGTH}; raise it or"):
         await worker[0].generate_sequences(rows)
 
 
