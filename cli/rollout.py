@@ -60,9 +60,7 @@ def rollout(
     if system is not None:
         samples = with_system(samples, _text(system))
     sampling = {"temperature": temperature, "top_p": top_p, "seed": seed, "max_tokens": max_tokens}
-    limits = RolloutLimits(
-        max_turns, max_calls_per_turn, max_response_tokens, trajectory_timeout_s=trajectory_timeout_s
-    )
+    turn_limits = (max_turns, max_calls_per_turn, max_response_tokens)
     job = RolloutJob(
         title=f"rollout of {model} on {data}",
         model=model if engine is None else f"{engine}:{model}",

@@ -195,7 +195,7 @@ def test_why_a_trajectory_ended(kind: str, reason: StopReason, rolled: dict[str,
 
 
 @pytest.mark.parametrize("kind", sorted(set(SCRIPTS) - INFRA))
-async def test_the_score_is_outcome_and_weighted_tool_rewards(kind: str, rolled: dict[str, dict[str, Any]]) -> None:
+def test_the_score_is_outcome_and_weighted_tool_rewards(kind: str, rolled: dict[str, dict[str, Any]]) -> None:
     row = rolled[kind]
     trajectory = Trajectory(
         trajectory_id="t",
@@ -206,15 +206,15 @@ async def test_the_score_is_outcome_and_weighted_tool_rewards(kind: str, rolled:
         records=records(row),
         tool_rewards=row[RECORD]["tool_rewards"],
     )
-    expected = await score_trajectory(trajectory, RewardWeights(tool=0.1))
+    expected = score_trajectory(trajectory, RewardWeights(tool=0.1))
     assert expected is not None
     assert row["score"] == expected.total
     assert row["total"] == pytest.approx(expected.total, abs=1e-6)  # 32 bits in the batch
 
 
 async def test_a_row_too_long_for_the_prompt_is_refused(worker: tuple[Any, ScriptedClient]) -> None:
-    words = "x " * (PROMPT_LENGTH + 1)
-    rows = batch(["plain"], "rollbox_agent", raw_prompt=[[{"role": "user", "content": f"{words}KIND=plain"}]])
+    question = {"role": "user", "content": "x " * PROMPT_LENGTH + "KIND=plain"}
+    rows = batch(["plain"], "rollbox_agent", raw_prompt=[[question]])
     with pytest.raises(ConfigError, match=rf"data.max_prompt_length is {PROMPT_LENGTH}; raise it or"):
         await worker[0].generate_sequences(rows)
 
@@ -310,28 +310,4 @@ async def test_in_v1_tool_rewards_lie_on_the_tokens_that_earned_them(
     assert output.reward_score == pytest.approx(0.1)
     assert "token_rewards" not in fields
     assert outputs["calculator"].as_dict()["rm_scores"].sum() == pytest.approx(1.1)
-    assert not outputs["engine_lost"].as_dict()["rm_scores"].any()
-
-
-async def test_in_v1_a_rewards_file_places_its_parts(
-    random_model_dir: Path, tools_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "rewards.yaml"
-    file.write_text("parts: {format: {weight: 0.1}, tools: {placement: turn, cap: [0, 2.5]}}\n")
-    config = compose_config(
-        random_model_dir, tools_file, "reward.reward_manager.name=rollbox", f"+rollbox.rewards.file={file}"
-    )
-    worker, _ = make_worker(config, SCRIPTS)
-    outputs: dict[str, Any] = {}
-
-    async def keep(output: Any, validate: bool, **row: Any) -> None:
-        await worker._compute_score([output], kwargs=row)
-        outputs[row["raw_prompt"][0]["content"].split("KIND=")[1]] = output
-
-    monkeypatch.setattr(worker, "_agent_loop_postprocess", keep)
-    monkeypatch.setattr(worker, "_postprocess", lambda outputs, **_: None)
-    await worker.generate_sequences(batch(["state", "engine_lost"], "rollbox_agent"))
-    rewards = outputs["state"].as_dict()["rm_scores"]
-    # Two calls of 0.5 at their turns; 2 of the whole trajectory, less what the cap takes, and the format at the end.
-    assert rewards[rewards.nonzero().flatten()].tolist() == pytest.approx([0.5, 0.5, 1.5 + 0.1])
     assert not outputs["engine_lost"].as_dict()["rm_scores"].any()
