@@ -195,7 +195,7 @@ def test_why_a_trajectory_ended(kind: str, reason: StopReason, rolled: dict[str,
 
 
 @pytest.mark.parametrize("kind", sorted(set(SCRIPTS) - INFRA))
-def test_the_score_is_outcome_and_weighted_tool_rewards(kind: str, rolled: dict[str, dict[str, Any]]) -> None:
+async def test_the_score_is_outcome_and_weighted_tool_rewards(kind: str, rolled: dict[str, dict[str, Any]]) -> None:
     row = rolled[kind]
     trajectory = Trajectory(
         trajectory_id="t",
@@ -206,7 +206,7 @@ def test_the_score_is_outcome_and_weighted_tool_rewards(kind: str, rolled: dict[
         records=records(row),
         tool_rewards=row[RECORD]["tool_rewards"],
     )
-    expected = score_trajectory(trajectory, RewardWeights(tool=0.1))
+    expected = await score_trajectory(trajectory, RewardWeights(tool=0.1))
     assert expected is not None
     assert row["score"] == expected.total
     assert row["total"] == pytest.approx(expected.total, abs=1e-6)  # 32 bits in the batch
