@@ -125,6 +125,11 @@ async def run_notebook(sessions: Sessions, request: RunJupyterRequest) -> RunJup
                 sessions.close(info.id)
     except SandboxError as error:
         return RunJupyterResponse.from_error(error)
+    except SessionRefusedError as error:
+        # Its session went away under it: to this wire's clients that is the sandbox's failure, as any other.
+        if error.kind is not ErrorKind.INFRA:
+            raise
+        return RunJupyterResponse.from_error(SandboxError(str(error)))
 
 
 class _Notebook:

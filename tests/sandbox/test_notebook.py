@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import os
+import signal
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
 import pytest
 
-from .server_process import ServerProcess
+from .server_process import ServerProcess, below, serving
 
 
 async def _cells(server: ServerProcess, *cells: str, **fields: Any) -> dict[str, Any]:
@@ -68,3 +72,18 @@ async def test_bad_requests(server: ServerProcess) -> None:
         for body in ({}, {"cells": "x"}, {"cells": ["1"], "kernel": "bash"}, {"cells": ["1"], "total_timeout": -1}):
             async with http.post("/run_jupyter", json=body) as response:
                 assert response.status == 422
+
+
+async def test_a_session_that_is_lost_is_the_sandboxes_failure() -> None:
+    with serving("--slots", "1") as server:
+        answer = asyncio.create_task(_cells(server, "import time\ntime.sleep(300)"))
+        while not answer.done():  # a session that had not begun is opened again
+            await asyncio.wait({answer}, timeout=1.0)
+            for pid, command in below(server.process.pid).items():
+                if "jail.zygote" in command and not answer.done():
+                    with suppress(ProcessLookupError):  # taken along by another
+                        os.kill(pid, signal.SIGKILL)
+        said = await answer
+    assert said["status"] == "SandboxError"
+    assert "lost" in said["message"]
+    assert said["cells"] == []
