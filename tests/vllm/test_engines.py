@@ -201,12 +201,16 @@ async def test_drift_would_have_been_seen(served: Served) -> None:
     assert served.engine.tokenizer.encode(text, add_special_tokens=False) != ids
 
 
+async def _unscored(trajectory: Trajectory) -> None:
+    """No rewards: what is tested is the engine."""
+
+
 async def test_64_trajectories_at_once(served: Served) -> None:
     served.hold_to(CALL)
     recorder = Recorder(served.engine)
     loop = make_loop(recorder, max_turns=2)
     questions = [sample(number) for number in range(64)]
-    done = [t async for t in run_tasks(loop, tasks_of(questions), lambda _: None, concurrency=64)]
+    done = [t async for t in run_tasks(loop, tasks_of(questions), _unscored, concurrency=64)]
     assert sorted(int(trajectory.sample.sample_id) for trajectory in done) == list(range(64))
     assert not [trajectory.error for trajectory in done if trajectory.infra_failed]
     assert {len(trajectory.records) for trajectory in done} == {2}
