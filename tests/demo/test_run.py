@@ -72,7 +72,7 @@ async def test_wrong_options_are_named(tmp_path: Path) -> None:
         await run_demo(DemoOptions(model=str(tmp_path), out=tmp_path), console()[0])
     unscored = tmp_path / "data.jsonl"
     unscored.write_text('{"question": "a?", "answer": "1", "data_source": "unknown/source"}\n')
-    with pytest.raises(ConfigError, match="no score for 'unknown/source'; there are: .*openai/gsm8k"):
+    with pytest.raises(ConfigError, match=r"no score for 'unknown/source'; there are: .*openai/gsm8k"):
         await run_demo(DemoOptions(model=str(tmp_path), data=unscored, out=tmp_path), console()[0])
 
 
