@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from .argument_text import declared_types, read_value, write_value
+from .bare_values import BareValues
 from .json_call import incomplete
 from .scan import Scan
 from .tag_format import TagFormat
@@ -18,6 +19,7 @@ KEY, END_KEY = "<arg_key>", "</arg_key>"
 VALUE, END_VALUE = "<arg_value>", "</arg_value>"
 _SHAPE = "Write <tool_call>TOOL<arg_key>NAME</arg_key><arg_value>value</arg_value></tool_call>."
 _MAX_NAME_CHARS = 256
+_VALUES = BareValues(END_VALUE, (KEY, CLOSE), OPEN, CLOSE, CLOSE, _SHAPE)
 
 
 class GlmParser(TagFormat):
@@ -30,7 +32,7 @@ class GlmParser(TagFormat):
         end = scan.find("<", position)
         name = scan.text[position:end].strip() if 0 <= end - position <= _MAX_NAME_CHARS else ""
         if not name or "\n" in name or "{" in name:
-            return self._skip(scan, start, position, "names no tool")
+            return _VALUES.skip(scan, start, position, "names no tool")
         parameters = self.tool_schemas.get(name)
         arguments: dict[str, Any] = {}
         position = end
@@ -39,16 +41,16 @@ class GlmParser(TagFormat):
             key = scan.text[position + len(KEY) : end].strip() if end >= 0 else ""
             value = scan.after_space(end + len(END_KEY)) if key else -1
             if not key or not scan.at(value, VALUE):
-                return self._skip(scan, start, position, f"of {name!r} has an <arg_key> without <arg_value>")
-            end = self._value_end(scan, value)
+                return _VALUES.skip(scan, start, position, f"of {name!r} has an <arg_key> without <arg_value>")
+            end = _VALUES.end(scan, value)
             if end < 0:
-                return self._skip(scan, start, value, f"of {name!r} has an <arg_value> without its end")
+                return _VALUES.skip(scan, start, value, f"of {name!r} has an <arg_value> without its end")
             raw = scan.text[value + len(VALUE) : end]
             arguments[key] = read_value(raw, declared_types(parameters, key))
             position = scan.after_space(end + len(END_VALUE))
         if not scan.at(position, CLOSE):
             if not arguments or position < len(scan.text):
-                return self._skip(scan, start, position, f"of {name!r} has text where <arg_key> is expected")
+                return _VALUES.skip(scan, start, position, f"of {name!r} has text where <arg_key> is expected")
             return incomplete(scan, start, position, _SHAPE)  # more arguments may have been meant to come
         scan.call(name, arguments)
         return position + len(CLOSE)
@@ -60,24 +62,3 @@ class GlmParser(TagFormat):
             for key, value in arguments.items()
         )
         return f"{OPEN}{name}\n{lines}{CLOSE}"
-
-    def _value_end(self, scan: Scan, position: int) -> int:
-        """Position of the `</arg_value>` that ends a value: the first one that is followed by more of the call."""
-        candidate = scan.find(END_VALUE, position)
-        while candidate >= 0:
-            following = scan.after_space(candidate + len(END_VALUE))
-            if scan.at(following, KEY) or scan.at(following, CLOSE):
-                break
-            candidate = scan.find(END_VALUE, candidate + 1)
-        if candidate < 0:
-            return -1
-        # A value that was never closed would swallow the next call.
-        ended = scan.text.find(CLOSE, position, candidate)
-        return -1 if ended >= 0 and scan.text.find(OPEN, ended, candidate) >= 0 else candidate
-
-    def _skip(self, scan: Scan, start: int, position: int, what: str) -> int:
-        close = scan.find(CLOSE, position)
-        if close < 0:
-            return incomplete(scan, start, position, _SHAPE)
-        scan.problem(start, f"The tool call at character {start} {what}. It was not run. {_SHAPE}")
-        return close + len(CLOSE)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from .argument_text import declared_types, read_value, without_line_breaks, write_value
-from .json_call import incomplete
+from .bare_values import BareValues
 from .scan import Scan
 from .tag_format import TagFormat
 
@@ -20,6 +20,7 @@ FUNCTION, END_FUNCTION = "<function=", "</function>"
 PARAMETER, END_PARAMETER = "<parameter=", "</parameter>"
 _SHAPE = "Write <tool_call><function=TOOL><parameter=NAME>value</parameter></function></tool_call>."
 _MAX_NAME_CHARS = 256
+_VALUES = BareValues(END_PARAMETER, (PARAMETER, END_FUNCTION, CLOSE), FUNCTION, END_FUNCTION, CLOSE, _SHAPE)
 
 
 class Qwen3CoderParser(TagFormat):
@@ -34,7 +35,7 @@ class Qwen3CoderParser(TagFormat):
         if tag == OPEN:
             position = scan.after_space(start + len(OPEN))
             if not scan.at(position, FUNCTION):
-                return self._skip(scan, start, position, "has no <function=...>")
+                return _VALUES.skip(scan, start, position, "has no <function=...>")
         while scan.at(position, FUNCTION):
             end = self._read_function(scan, start, position + len(FUNCTION))
             if end < 0:
@@ -55,7 +56,7 @@ class Qwen3CoderParser(TagFormat):
         """Read one function; the position after it, or minus the position where to read on after a problem."""
         name, position = self._read_name(scan, position)
         if not name:
-            return -self._skip(scan, start, position, "names no function")
+            return -_VALUES.skip(scan, start, position, "names no function")
         parameters = self.tool_schemas.get(name)
         arguments: dict[str, Any] = {}
         while True:
@@ -67,11 +68,11 @@ class Qwen3CoderParser(TagFormat):
                 scan.call(name, arguments)  # </function> was forgotten, its parameters are whole
                 return position
             if not scan.at(position, PARAMETER):
-                return -self._skip(scan, start, position, f"of {name!r} has text where <parameter=...> is expected")
+                return -_VALUES.skip(scan, start, position, f"of {name!r} has text where <parameter=...> is expected")
             key, position = self._read_name(scan, position + len(PARAMETER))
-            end = self._value_end(scan, position) if key else -1
+            end = _VALUES.end(scan, position) if key else -1
             if end < 0:
-                return -self._skip(scan, start, position, f"of {name!r} has a parameter without </parameter>")
+                return -_VALUES.skip(scan, start, position, f"of {name!r} has a parameter without </parameter>")
             raw = without_line_breaks(scan.text[position:end])
             arguments[key] = read_value(raw, declared_types(parameters, key))
             position = end + len(END_PARAMETER)
@@ -80,24 +81,3 @@ class Qwen3CoderParser(TagFormat):
         end = scan.find(">", position)
         name = scan.text[position:end].strip().strip("\"'") if 0 <= end - position <= _MAX_NAME_CHARS else ""
         return ("", position) if "\n" in name or "<" in name else (name, end + 1)
-
-    def _value_end(self, scan: Scan, position: int) -> int:
-        """Position of the `</parameter>` that ends a value: the first one that is followed by more of the call."""
-        candidate = scan.find(END_PARAMETER, position)
-        while candidate >= 0:
-            following = scan.after_space(candidate + len(END_PARAMETER))
-            if any(scan.at(following, tag) for tag in (PARAMETER, END_FUNCTION, CLOSE)):
-                break
-            candidate = scan.find(END_PARAMETER, candidate + 1)
-        if candidate < 0:
-            return -1
-        # A parameter that was never closed would swallow the next call.
-        ended = scan.text.find(END_FUNCTION, position, candidate)
-        return -1 if ended >= 0 and scan.text.find(FUNCTION, ended, candidate) >= 0 else candidate
-
-    def _skip(self, scan: Scan, start: int, position: int, what: str) -> int:
-        close = scan.find(CLOSE, position)
-        if close < 0:
-            return incomplete(scan, start, position, _SHAPE)
-        scan.problem(start, f"The tool call at character {start} {what}. It was not run. {_SHAPE}")
-        return close + len(CLOSE)
