@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ...schemas.errors import EngineError
 from ...schemas.generation import SamplingParams, TokenOutput
-from ..chat_template import Tokenizer
 from .http_client import EngineClient
 from .room import tokens_allowed
+from .served import ServedEngine
 from .served_models import served_model
-from .tokenizer import load_tokenizer
 
 # A server fills what is left out from the model's generation_config.json (Qwen2.5's has a repetition penalty); the
 # tokens would then not be samples of the model whose logprobs come with them.
 _NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 
 
-class CompletionsEngine:
+class CompletionsEngine(ServedEngine):
     """Sends prompt ids to a server that returns the sampled ids (vLLM >= 0.10.2: `return_token_ids`).
 
     A cancelled request closes its connection, upon which vLLM drops it.
@@ -38,9 +35,6 @@ class CompletionsEngine:
         ConfigError: `urls` are no addresses; on entering: a server does not answer, or the tokenizer cannot be loaded.
     """
 
-    tokenizer: Tokenizer
-    max_context: int
-
     def __init__(
         self,
         urls: str | Sequence[str],
@@ -53,26 +47,13 @@ class CompletionsEngine:
         timeout_s: float = 600.0,
         retry_s: float = 30.0,
     ) -> None:
-        self._client = EngineClient(urls, api_key=api_key, timeout_s=timeout_s, retry_s=retry_s)
-        self._tokenizer_dir = tokenizer_dir
+        client = EngineClient(urls, api_key=api_key, timeout_s=timeout_s, retry_s=retry_s)
+        super().__init__(client, tokenizer_dir, chat_template)
         self._model = model
-        self._chat_template = chat_template
         self._extra = {**_NEUTRAL, **(extra_body or {})}
 
-    async def __aenter__(self) -> Self:
-        self.tokenizer = await asyncio.to_thread(load_tokenizer, self._tokenizer_dir, self._chat_template)
-        await self._client.__aenter__()
-        try:
-            self._model, self.max_context = await served_model(self._client, self._model)
-        except BaseException:
-            await self._client.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await self._client.__aexit__(exc_type, exc, tb)
+    async def _ask_servers(self) -> None:
+        self._model, self.max_context = await served_model(self._client, self._model)
 
     async def generate(self, request_id: str, prompt_ids: list[int], sampling: SamplingParams) -> TokenOutput:
         """Sample one continuation; see `Engine.generate`.

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ...schemas.errors import EngineError
 from ...schemas.generation import FinishReason, SamplingParams
 from ...schemas.tool import ToolCall
-from ..chat_template import Tokenizer
 from ..parsers import ParsedTurn, ParseProblem
 from .base import ChatReply
 from .chat_messages import wire_messages
 from .http_client import EngineClient
+from .served import ServedEngine
 from .served_models import served_model
-from .tokenizer import Untokenized, load_tokenizer
 
 _FINISH: dict[str, FinishReason] = {"stop": "stop", "tool_calls": "stop", "function_call": "stop", "length": "length"}
 
 
-class OpenAIChatEngine:
+class OpenAIChatEngine(ServedEngine):
     """For evaluation against what cannot take tokens. Calls that the server has read are taken as it read them.
 
     Args:
@@ -39,9 +36,6 @@ class OpenAIChatEngine:
         ConfigError: `urls` are no addresses; on entering: a server does not answer, or the tokenizer cannot be loaded.
     """
 
-    tokenizer: Tokenizer
-    max_context: int
-
     def __init__(
         self,
         urls: str | Sequence[str],
@@ -54,30 +48,13 @@ class OpenAIChatEngine:
         timeout_s: float = 600.0,
         retry_s: float = 30.0,
     ) -> None:
-        self._client = EngineClient(urls, api_key=api_key, timeout_s=timeout_s, retry_s=retry_s)
-        self._tokenizer_dir = tokenizer_dir
+        client = EngineClient(urls, api_key=api_key, timeout_s=timeout_s, retry_s=retry_s)
+        super().__init__(client, tokenizer_dir, chat_template)
         self._model = model
-        self._chat_template = chat_template
         self._extra = dict(extra_body or {})
 
-    async def __aenter__(self) -> Self:
-        self.tokenizer = (
-            Untokenized()
-            if self._tokenizer_dir is None
-            else await asyncio.to_thread(load_tokenizer, self._tokenizer_dir, self._chat_template)
-        )
-        await self._client.__aenter__()
-        try:
-            self._model, self.max_context = await served_model(self._client, self._model)
-        except BaseException:
-            await self._client.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await self._client.__aexit__(exc_type, exc, tb)
+    async def _ask_servers(self) -> None:
+        self._model, self.max_context = await served_model(self._client, self._model)
 
     async def reply(
         self, request_id: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]], sampling: SamplingParams

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ...schemas.errors import ConfigError, EngineError
 from ...schemas.generation import SamplingParams, TokenOutput
-from ..chat_template import Tokenizer
 from .http_client import EngineClient
 from .room import tokens_allowed
+from .served import ServedEngine
 from .served_models import served_model
-from .tokenizer import load_tokenizer
 
 # A server may have been started with `--preferred-sampling-params`, which fill what a request leaves out.
 _NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 
 
-class SGLangEngine:
+class SGLangEngine(ServedEngine):
     """Sends `input_ids` and reads the sampled ids from `output_token_logprobs`, the end token included.
 
     A cancelled request closes its connection; SGLang looks for that every few seconds and drops the request. A seed is
@@ -40,9 +37,6 @@ class SGLangEngine:
             or the tokenizer cannot be loaded.
     """
 
-    tokenizer: Tokenizer
-    max_context: int
-
     def __init__(
         self,
         urls: str | Sequence[str],
@@ -55,27 +49,14 @@ class SGLangEngine:
         timeout_s: float = 600.0,
         retry_s: float = 30.0,
     ) -> None:
-        self._client = EngineClient(urls, api_key=api_key, timeout_s=timeout_s, retry_s=retry_s)
-        self._tokenizer_dir = tokenizer_dir
-        self._chat_template = chat_template
+        client = EngineClient(urls, api_key=api_key, timeout_s=timeout_s, retry_s=retry_s)
+        super().__init__(client, tokenizer_dir, chat_template)
         self._original_logprobs = original_logprobs
         self._extra = {**_NEUTRAL, **(extra_sampling or {})}
 
-    async def __aenter__(self) -> Self:
-        self.tokenizer = await asyncio.to_thread(load_tokenizer, self._tokenizer_dir, self._chat_template)
-        await self._client.__aenter__()
-        try:
-            await self._check_servers()
-            _, self.max_context = await served_model(self._client, None)
-        except BaseException:
-            await self._client.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await self._client.__aexit__(exc_type, exc, tb)
+    async def _ask_servers(self) -> None:
+        await self._check_servers()
+        _, self.max_context = await served_model(self._client, None)
 
     async def _check_servers(self) -> None:
         # Newer servers call it /model_info as well; this name is known to all.

@@ -1,0 +1,51 @@
+"""ServedEngine: what all engines of HTTP servers share: a client and a tokenizer, opened together, closed together."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..chat_template import Tokenizer
+from .http_client import EngineClient
+from .tokenizer import Untokenized, load_tokenizer
+
+
+class ServedEngine(ABC):
+    """An async context manager. Without a `tokenizer_dir` no tokens are known."""
+
+    tokenizer: Tokenizer
+    max_context: int
+
+    def __init__(self, client: EngineClient, tokenizer_dir: str | Path | None, chat_template: str | None) -> None:
+        self._client = client
+        self._tokenizer_dir = tokenizer_dir
+        self._chat_template = chat_template
+
+    @abstractmethod
+    async def _ask_servers(self) -> None:
+        """Learn what is served, and set `max_context`.
+
+        Raises:
+            ConfigError: it cannot be used.
+        """
+
+    async def __aenter__(self) -> Self:
+        if self._tokenizer_dir is None:
+            self.tokenizer = Untokenized()
+        else:
+            self.tokenizer = await asyncio.to_thread(load_tokenizer, self._tokenizer_dir, self._chat_template)
+        await self._client.__aenter__()
+        try:
+            await self._ask_servers()
+        except BaseException:
+            await self._client.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._client.__aexit__(exc_type, exc, tb)
