@@ -182,6 +182,8 @@ def _add_info_route(
 ) -> None:
     toolchains = runs.programs.toolchains
 
+    allowed_hosts = NetworkPolicy(settings.allow_hosts).names
+
     @app.get("/v1/info")
     async def info(request: Request) -> dict[str, Any]:
         pools = [asdict(pool.info())]
@@ -197,7 +199,7 @@ def _add_info_route(
             "pool": added_pools(pools),
             "workers": {"all": settings.workers, "serving": len(pools)},
             "sessions": None if sessions is None else {"live": sessions.live, "most": settings.max_sessions},
-            "allowed_hosts": NetworkPolicy(settings.allow_hosts).names,
+            "allowed_hosts": allowed_hosts,
             "default_limits": RunLimits().model_dump(),
             "max_per_client": settings.max_per_client,
             "max_wall_s": settings.max_wall_s,
