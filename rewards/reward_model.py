@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..schemas.errors import ConfigError, InfraError
+from ..schemas.message import content_text
 from ..schemas.reward_config import RewardModelPart
 from ..schemas.trajectory import Trajectory
 from .api import ServedPart
@@ -23,7 +24,7 @@ Chat = list[dict[str, str]]
 def chat_of(trajectory: Trajectory) -> Chat:
     """The question and the model's last words, as reward models were taught on: no tool messages."""
     asked = [
-        {"role": str(message["role"]), "content": str(message.get("content") or "")}
+        {"role": str(message["role"]), "content": content_text(message.get("content"))}
         for message in trajectory.sample.messages
     ]
     return [*asked, {"role": "assistant", "content": trajectory.answer_text}]
