@@ -65,7 +65,7 @@ async def vllm_engine(model_dir: Path) -> AsyncIterator[VllmEngine]:
 class VllmServer:
     """`vllm serve` as a child in a process group of its own; a context manager."""
 
-    def __init__(self, model_dir: Path, log: Path) -> None:
+    def __init__(self, model_dir: Path, log: Path, *options: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
@@ -76,7 +76,7 @@ class VllmServer:
         self._command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(self.port)]
         self._command += ["--dtype", "float32", "--enforce-eager", "--block-size", "32"]
         self._command += ["--kv-cache-memory-bytes", str(1 << 26), "--disable-access-log-for-endpoints", "/health"]
-        self._command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+        self._command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
