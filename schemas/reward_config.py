@@ -168,18 +168,35 @@ class RewardModelPart(Part):
 
     Attributes:
         model: a Hugging Face directory, or the served model's name where `service` is given.
-        service: a vLLM server of a sequence classifier, which answers `/classify`.
-        batch_size, max_tokens: of the local model. device: such as cpu, cuda or cuda:1.
+        service: a server of a sequence classifier. engine: what it runs; the wires differ.
+        tokenizer: the served model's directory, to write the conversation as token ids here. SGLang needs it; without
+            it vLLM writes the conversation by its own chat template.
+        max_tokens: longer conversations are cut at the front.
+        batch_size: of the local model. device: such as cpu, cuda or cuda:1.
         sigmoid: squash the logit into 0 to 1.
     """
 
     kind: Literal["reward_model"]
     model: str
     service: Service | None = None
+    engine: Literal["vllm", "sglang"] = "vllm"
+    tokenizer: str | None = None
     batch_size: int = Field(default=16, ge=1)
     max_tokens: int = Field(default=4096, ge=8)
     device: str = "cpu"
     sigmoid: bool = True
+
+    @model_validator(mode="after")
+    def _is_local_or_served(self) -> Self:
+        foreign = {"engine", "tokenizer"} if self.service is None else {"batch_size", "device"}
+        for name in sorted(foreign & self.model_fields_set):
+            where = (
+                "needs a `service`" if self.service is None else "is the local model's; leave it out with a `service`"
+            )
+            raise ValueError(f"{name}: {where}")
+        if self.engine == "sglang" and self.tokenizer is None:
+            raise ValueError("tokenizer: SGLang takes no conversations; name the model's directory, to write them here")
+        return self
 
 
 class RubricPart(Part):
@@ -188,6 +205,7 @@ class RubricPart(Part):
     Attributes:
         service: an OpenAI-compatible server; `/v1/chat/completions` is added. model: its name there.
         rubric: what is judged, in words. lowest, highest: the scale it is told, mapped to 0 to 1.
+        extra_body: further keys of the request, such as vLLM's `structured_outputs` or `chat_template_kwargs`.
     """
 
     kind: Literal["rubric"]
@@ -197,6 +215,7 @@ class RubricPart(Part):
     lowest: int = 0
     highest: int = 10
     max_tokens: int = Field(default=1024, ge=16)
+    extra_body: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _scale(self) -> Self:

@@ -58,6 +58,7 @@ class TrainingSettings(BaseModel):
         tools_config_file: tools that our loop loads itself, for what verl's loader does not read: functions and MCP
             servers. None takes those of verl's `multi_turn.tool_config_path`.
         records_dir: where the trajectories of each step are written, one line of JSON each; None writes none.
+        reward_model: the model's part of the reward under `rollbox_hybrid` (see `hybrid_reward`).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -73,6 +74,7 @@ class TrainingSettings(BaseModel):
     tools_config_file: str | None = None
     records_dir: str | None = None
     rewards: Weights = Field(default_factory=Weights)
+    reward_model: dict[str, Any] | None = None
     state_groups: bool = False
 
     def limits(self, max_response_tokens: int) -> RolloutLimits:

@@ -57,6 +57,46 @@ async def test_a_reward_function_of_ones_own_is_tried(folder: Path, random_model
         await preflight(config_of(folder, random_model_dir, own, "reward.custom_reward_function.name=bad"))
 
 
+OWN = """
+from rollbox.rewards.registry import Fixture, score
+
+@score({name!r}, fixtures=[{fixtures}])
+def own(solution_str, ground_truth, extra_info):
+    return float(solution_str == ground_truth)
+"""
+GOOD = "Fixture('4', '4', 1.0), Fixture('5', '4', 0.0)"
+
+
+@pytest.mark.parametrize(
+    ("fixtures", "message"),
+    [
+        (GOOD, ""),
+        (
+            "Fixture('4', '4', 1.0), Fixture('5', '4', 0.5)",
+            "fails its check 'fixture 1': expected 0.5, got 0.0, for '5'",
+        ),
+        ("", "fails its check 'fixtures': it has none: give @score"),
+        ("Fixture('4', '4', 1.0)", "fails its check 'a right and a wrong answer': all fixtures earn the same"),
+    ],
+)
+async def test_functions_of_the_users_modules_are_verified(
+    fixtures: str, message: str, folder: Path, random_model_dir: Path, tmp_path: Path
+) -> None:
+    name = f"test_preflight/{tmp_path.name}"
+    (tmp_path / "own.py").write_text(OWN.format(name=name, fixtures=fixtures))
+    (tmp_path / "rewards.yaml").write_text("modules: [own.py]\nparts: {outcome: }\n")
+    given = ["~rollbox.rewards", f"+rollbox.rewards={{file: {tmp_path}/rewards.yaml}}"]
+    config = config_of(folder, random_model_dir, *given)
+    if not message:
+        assert (await preflight(config))[-1] == f"reward functions verified: {name} (11 checks)"
+        return
+    with pytest.raises(ConfigError) as caught:
+        await preflight(config)
+    assert f"reward: score {name!r} ({tmp_path}/own.py:" in str(caught.value)
+    assert message in str(caught.value)
+    assert f"rollbox reward verify --module {tmp_path}/own.py" in str(caught.value)
+
+
 async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
     lines = await preflight(config_of(folder, random_model_dir))
     assert [line.split(":")[0] for line in lines] == ["tools answer", "prompts", "rehearsal", "reward"]
@@ -80,6 +120,9 @@ async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
         (["actor_rollout_ref.rollout.multi_turn.format=llama3_json"], "format=llama3_json: it does not read a call"),
         (["actor_rollout_ref.model.path={folder}"], "cannot load the tokenizer of"),
         (["reward.reward_model.enable=True", "rollbox.rewards.tool=1"], "enable_resource_pool=True or rollbox.rewards"),
+        (["reward.reward_model.enable=True"], "verl then scores by the model alone, .*set reward.reward_manager.name"),
+        (["reward.reward_manager.name=rollbox_hybrid"], "rollbox_hybrid needs a reward model on verl's servers"),
+        (["+rollbox.reward_model={weight: 1}"], "only reward.reward_manager.name=rollbox_hybrid reads it"),
         (["+rollbox.max_turn=1"], "rollbox: max_turn"),
         (["+algorithm.rollbox.turn_wieght=1"], r"algorithm\.rollbox: turn_wieght"),
         (["~rollbox.rewards", "+rollbox.rewards.file={folder}/gone.yaml"], "gone.yaml: cannot be read"),
