@@ -25,6 +25,7 @@ from .check_rewards import check_reward_settings, check_rewards
 from .example_call import example_arguments, written_call
 from .reachable_tools import check_agent_loop, check_response_length
 from .rehearsal import RehearsalEngine
+from .resampling import check_resampling
 from .settings import TrainingSettings, read_settings
 from .verl_data import read_rows
 from .verl_rows import sample_of
@@ -48,6 +49,8 @@ async def preflight(config: Any) -> list[str]:
     check_response_length(rollout)
     check_reward_settings(config, settings)
     _check_sampler(config)
+    if settings.resample is not None:
+        check_resampling(config, settings.resample)
     tokenizer = _tokenizer(config)
     tools = _tools(config, settings)
     lines = []

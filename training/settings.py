@@ -12,6 +12,7 @@ from ..rollout.loop import RolloutLimits
 from ..schemas.validation import validated
 from ..tools.dispatch import DispatchLimits
 from ..tools.truncate import Keep
+from .resampling import ResampleSettings
 
 
 class Weights(BaseModel):
@@ -54,6 +55,7 @@ class TrainingSettings(BaseModel):
         call_timeout_s, trajectory_timeout_s: seconds by the clock.
         max_output_chars: characters of a tool's text that the model sees; `keep` says which end survives.
         state_groups: tell `rollbox_gigpo` which turns began in the same state.
+        resample: train on some of each question's trajectories only, by GRPO-RoC; None trains on all.
         max_infra_failed_share: share of a batch that may fail through our fault before the run is stopped.
         tools_config_file: tools that our loop loads itself, for what verl's loader does not read: functions and MCP
             servers. None takes those of verl's `multi_turn.tool_config_path`.
@@ -76,6 +78,7 @@ class TrainingSettings(BaseModel):
     rewards: Weights = Field(default_factory=Weights)
     reward_model: dict[str, Any] | None = None
     state_groups: bool = False
+    resample: ResampleSettings | None = None
 
     def limits(self, max_response_tokens: int) -> RolloutLimits:
         """The limits of one trajectory.
