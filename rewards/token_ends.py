@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from ..schemas.trajectory import Decode
 
 _WINDOW = 32
+_LONGEST_RUN = 512
+"""Tokens that are looked at one by one: text that cannot be read for longer has no ends that are worth the time."""
 _TRIES = 8
 """How many tokens a window is made shorter by, to end where a character does; no character has more bytes than four."""
 
@@ -31,32 +33,49 @@ def end_tokens(ids: Sequence[int], text: str, ends: Iterable[int], decode: Decod
 class _Walk:
     """Goes through a turn once. `_token` and `_char` are a place up to which ids and text are known to agree.
 
-    Decoding each prefix from the turn's start would take time by the square of its length. A bisection would not do:
-    where a tokenizer writes characters as bytes, one more byte can make the text before it unreadable, until the next.
+    Decoding each prefix from the turn's start would take time by the square of its length. What has been read can
+    become unreadable again: where a tokenizer writes characters as bytes, one more byte can spoil those before it until
+    the next. So a place counts only where the text up to it is whole; elsewhere each token is looked at.
     """
 
     def __init__(self, ids: Sequence[int], text: str, decode: Decode) -> None:
         self._ids, self._text, self._decode = ids, text, decode
-        self._token = self._char = self._found = 0
+        self._token = self._char = 0
 
     def token_of(self, end: int) -> int | None:
         """The position for an end; asked for in rising order."""
-        for stop in range(self._found + 1, len(self._ids) + 1):
+        while self._token + _WINDOW < len(self._ids):
+            stop = self._token + _WINDOW
             if self._covered(stop) >= end:
-                self._found = stop - 1  # which may hold the next end too
-                return self._found
-            if stop - self._token >= _WINDOW:
-                self._advance(stop)
-        self._found = len(self._ids)
-        return None
+                return self._first(end, stop)
+            if not self._advance(stop, end):
+                break
+        return self._first(end, min(len(self._ids), self._token + _LONGEST_RUN))
 
-    def _advance(self, stop: int) -> None:
-        """Move the known place towards `stop`, where a character ends; stay where none does nearby."""
+    def _first(self, end: int, stop: int) -> int | None:
+        """The first token from the known place on with which the text before `end` is complete."""
+        candidates = range(self._token + 1, stop + 1)
+        found = self._token + bisect_left(candidates, end, key=self._covered)
+        before = self._whole(found)
+        if found == self._token or (before is not None and before < end):
+            return found if found < stop else None
+        return next((token for token in range(self._token, stop) if self._covered(token + 1) >= end), None)
+
+    def _advance(self, stop: int, end: int) -> bool:
+        """Move the known place towards `stop`, but not past `end`; False where the text is not whole nearby."""
         for nearer in range(stop, max(self._token, stop - _TRIES), -1):
-            for said in self._readings(nearer):
-                if said and self._text.startswith(said, self._char):
-                    self._token, self._char = nearer, self._char + len(said)
-                    return
+            char = self._whole(nearer)
+            if char is not None and char < end:
+                self._token, self._char = nearer, char
+                return True
+        return False
+
+    def _whole(self, stop: int) -> int | None:
+        """Characters of the text before token `stop`, where its ids decode to them and to nothing else."""
+        for said in self._readings(stop):
+            if said and self._text.startswith(said, self._char):
+                return self._char + len(said)
+        return None
 
     def _covered(self, stop: int) -> int:
         """How many characters of the text are complete before token `stop`."""
