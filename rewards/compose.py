@@ -161,7 +161,7 @@ class RewardComposition:
         if not _applies(part.data_sources, trajectory.sample.data_source):
             return False
         gate = part.only_if
-        if gate is None:
+        if gate is None or name in self.config.group_parts:  # whose calls count for the others, gate or not
             return True
         by = measured.get(gate.part)
         return by is not None and gate.is_open(math.fsum(by.values.values()))

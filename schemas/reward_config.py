@@ -92,14 +92,21 @@ class CallCostPart(Part):
     """OTC's reward for few calls, 0 to 1.
 
     Attributes:
-        smoothing: the paper's c. optimal_calls: the paper's n, or the key of `extra_info` that holds it.
+        smoothing: the paper's c.
+        optimal_calls: the paper's n, or the key of `extra_info` that holds it, or `group`: the fewest calls of the
+            question's trajectories that answered rightly, as OTC-GRPO has it. Only a training step knows those.
         tools: those that are counted; None counts all.
     """
 
     kind: Literal["call_cost"]
     smoothing: float = Field(default=4.0, gt=0, allow_inf_nan=False)
-    optimal_calls: int | str | None = None
+    optimal_calls: Annotated[int, Field(ge=0)] | str | None = None
     tools: list[str] | None = None
+
+    @property
+    def of_group(self) -> bool:
+        """Whether it is known only when all trajectories of a question are."""
+        return self.optimal_calls == "group"
 
 
 class ToolErrorsPart(Part):
@@ -296,6 +303,10 @@ class RewardConfig(BaseModel):
             gate = part.only_if
             if gate is not None and gate.part not in self.parts:
                 raise ValueError(f"parts.{name}.only_if.part: there is no part {gate.part!r}; there are: {known}")
+            if gate is not None and gate.part in self.group_parts:
+                raise ValueError(
+                    f"parts.{name}.only_if.part: {gate.part!r} is known only of the group, after the others"
+                )
         return self._checked_gates()
 
     def _checked_gates(self) -> Self:
@@ -307,6 +318,11 @@ class RewardConfig(BaseModel):
                 seen.add(at.part)
                 at = self.parts[at.part].only_if
         return self
+
+    @property
+    def group_parts(self) -> dict[str, CallCostPart]:
+        """Parts that look at all trajectories of a question, by name."""
+        return {name: part for name, part in self.parts.items() if isinstance(part, CallCostPart) and part.of_group}
 
     def weight_of(self, name: str) -> float:
         """The weight that counts."""

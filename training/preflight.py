@@ -22,10 +22,10 @@ from ..tools.dispatch import ToolBox
 from ..tools.registry import load_tools
 from .algorithms.settings import settings_of as estimator_settings
 from .check_rewards import check_reward_settings, check_rewards
+from .check_sampler import check_sampler
 from .example_call import example_arguments, written_call
 from .reachable_tools import check_agent_loop, check_response_length
 from .rehearsal import RehearsalEngine
-from .resampling import check_resampling
 from .settings import TrainingSettings, read_settings
 from .verl_data import read_rows
 from .verl_rows import sample_of
@@ -48,9 +48,7 @@ async def preflight(config: Any) -> list[str]:
     check_agent_loop(rollout, _agent_names(config))
     check_response_length(rollout)
     check_reward_settings(config, settings)
-    _check_sampler(config)
-    if settings.resample is not None:
-        check_resampling(config, settings.resample)
+    check_sampler(config, settings)
     tokenizer = _tokenizer(config)
     tools = _tools(config, settings)
     lines = []
@@ -138,15 +136,6 @@ def _check_masks(trajectory: Trajectory, engine: RehearsalEngine) -> None:
     trained = [token for token, bit in zip(trajectory.response_ids, trajectory.response_mask, strict=True) if bit]
     if trained != engine.said:
         raise ConfigError("rehearsal: the tokens that are trained are not those that were sampled")
-
-
-def _check_sampler(config: Any) -> None:
-    mode, name = config.trainer.v1.trainer_mode, config.trainer.v1.sampler.custom_sampler.name
-    wanted = "RollboxReplayBuffer" if mode == "sync" else "RollboxReplayBufferAsync"
-    if name is not None and name.startswith("RollboxReplayBuffer") and name != wanted:
-        raise ConfigError(
-            f"trainer.v1.trainer_mode={mode} needs trainer.v1.sampler.custom_sampler.name={wanted} (got {name})"
-        )
 
 
 def _tokenizer(config: Any) -> Tokenizer:

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import torch
 import transfer_queue as tq
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.utils import tensordict_utils
 
+from ..rewards.trajectory import rewards_of
 from ..rollout.runner import InfraGuard
 from .algorithms.states import tag_uids
 from .batch_rows import RECORD, BatchRow, write_records
+from .group_rewards import with_group_rewards
 from .metrics import PREFIX, batch_metrics
 from .resampling import resampled
 from .settings import settings_of
@@ -36,7 +39,7 @@ class _Counting:
             `train_batch_size`.
 
     Raises:
-        ConfigError: a key of the section is unknown or its value wrong.
+        ConfigError: a key of the section is unknown or its value wrong, or its rewards file is.
     """
 
     def __init__(self, *args: Any, sampler_kwargs: Any, **kwargs: Any) -> None:
@@ -51,6 +54,8 @@ class _Counting:
             }
         super().__init__(*args, sampler_kwargs=sampler_kwargs, **kwargs)  # type: ignore[call-arg]
         self._settings = settings_of(given.get("rollbox"))
+        file = self._settings.rewards.path
+        self._rewards = None if file is None else rewards_of(file).config
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
         """See verl's `ReplayBuffer.sample`.
@@ -65,6 +70,9 @@ class _Counting:
             return batch, metrics  # verl's validation reads reward_extra_info and drops these metrics
         rows = _rows(batch)
         self._guard(rows, lost := _lost_sessions(batch.keys, batch_size))
+        if self._rewards is not None and self._rewards.group_parts:
+            rows = with_group_rewards(rows, self._rewards)
+            _put_scores(batch, rows)
         metrics.update(batch_metrics(rows, lost))
         if self._settings.resample is not None:
             kept, chosen = resampled(rows, self._settings.resample, global_steps)
@@ -122,6 +130,18 @@ def _lost_sessions(keys: list[str], batch_size: int) -> int:
         sessions.setdefault(uid, set()).add(session)
     whole = max(len(found) for found in sessions.values())
     return whole * batch_size - sum(len(found) for found in sessions.values())
+
+
+def _put_scores(batch: Any, rows: list[BatchRow]) -> None:
+    changed = [position for position, row in enumerate(rows) if row.scores is not None]
+    scores = [torch.tensor(rows[position].scores, dtype=torch.float32) for position in changed]
+    tq.kv_batch_put(
+        keys=[batch.keys[position] for position in changed],
+        partition_id=batch.partition_id,
+        fields=tensordict_utils.get_tensordict(
+            {"rm_scores": torch.nested.as_nested_tensor(scores, layout=torch.jagged)}
+        ),
+    )
 
 
 def _only(batch: Any, rows: list[BatchRow], kept: list[int]) -> tuple[Any, list[BatchRow]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,34 +26,6 @@ class ResampleSettings(BaseModel):
 
     keep: int = Field(ge=1)
     seed: int = Field(default=0, ge=0)
-
-
-def check_resampling(config: Any, settings: ResampleSettings) -> None:
-    """Find out before the run whether verl trains on what is kept, and on nothing else.
-
-    Raises:
-        ConfigError: another sampler is chosen, or the sizes do not fit, so that verl would fill up with padding.
-    """
-    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
-    sampler = config.trainer.v1.sampler.custom_sampler.name or ""
-    if not config.trainer.get("use_v1", False) or not sampler.startswith("RollboxReplayBuffer"):
-        raise ConfigError(
-            "rollbox.resample: only our sampler of verl's V1 trainer reads it: set trainer.use_v1=True and "
-            f"trainer.v1.sampler.custom_sampler.name=RollboxReplayBuffer (got {sampler or None})"
-        )
-    if settings.keep >= rollout.n:
-        raise ConfigError(
-            f"rollbox.resample.keep: {settings.keep} of actor_rollout_ref.rollout.n={rollout.n} leaves nothing out; "
-            f"the paper keeps half: roll out {2 * settings.keep}"
-        )
-    # verl counts a mini-batch in questions, as if all of their trajectories were there.
-    kept, wanted = config.data.train_batch_size * settings.keep, actor.ppo_mini_batch_size * rollout.n
-    if kept % wanted:
-        fitting = config.data.train_batch_size * settings.keep // rollout.n
-        raise ConfigError(
-            f"actor_rollout_ref.actor.ppo_mini_batch_size: {actor.ppo_mini_batch_size} x {rollout.n} trajectories make "
-            f"a mini-batch, and rollbox.resample keeps {kept} of a step; set it to {fitting}, or to what divides that"
-        )
 
 
 def quality_of(row: BatchRow) -> Quality:

@@ -32,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     unscored = Sample(sample_id="1", data_source="nope", messages=[{"role": "user", "content": "?"}], ground_truth="1")
     write_parquet([unscored], made / "unscored.parquet", "train")
     (made / "empty.jsonl").write_text("")
+    (made / "group.yaml").write_text("parts: {outcome: , cheap: {kind: call_cost, optimal_calls: group}}")
     (made / "own.py").write_text(
         "def good(data_source, solution_str, ground_truth, extra_info):\n    return {'score': 0.5}\n"
         "async def bad(**kwargs):\n    return kwargs['nothing']\n"
@@ -125,7 +126,11 @@ async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
         (["+rollbox.reward_model={weight: 1}"], "only reward.reward_manager.name=rollbox_hybrid reads it"),
         (["+rollbox.resample={keep: 8}"], "resample.keep: 8 of actor_rollout_ref.rollout.n=8 leaves nothing out"),
         (["+rollbox.resample={keep: 4}"], "ppo_mini_batch_size: 16 x 8 .* keeps 64 of a step; set it to 8, or to what"),
-        (["+rollbox.resample={keep: 4}", "trainer.use_v1=False"], "set trainer.use_v1=True"),
+        (["+rollbox.resample={keep: 4}", "trainer.use_v1=False"], "rollbox.resample: only our .* trainer.use_v1=True"),
+        (
+            ["~rollbox.rewards", "+rollbox.rewards={file: {folder}/group.yaml}", "trainer.use_v1=False"],
+            "part 'cheap' of the rewards file: only our sampler of verl's V1 trainer reads it",
+        ),
         (["+rollbox.resample={kept: 4}"], "rollbox: resample.keep: .*required"),
         (["+rollbox.max_turn=1"], "rollbox: max_turn"),
         (["+algorithm.rollbox.turn_wieght=1"], r"algorithm\.rollbox: turn_wieght"),
