@@ -57,7 +57,7 @@ def launch(folder: Path, name: str, *overrides: str) -> tuple[int, str]:
             f"rollbox.rewards.tool={TOOL_WEIGHT}",
             f"+rollbox.records_dir={folder}/{name}",
             "+rollbox.max_infra_failed_share=0.9",
-            "trainer.logger=[console,file]",
+            "trainer.logger=[console,file,tensorboard]",
             f"trainer.default_local_dir={folder}/checkpoints",
             "trainer.save_freq=2",
             "trainer.resume_mode=auto",
@@ -67,6 +67,7 @@ def launch(folder: Path, name: str, *overrides: str) -> tuple[int, str]:
         check=False,
     )
     environment["VERL_FILE_LOGGER_PATH"] = str(metrics)
+    environment["TENSORBOARD_DIR"] = str(folder / f"{name}-events")
     environment["PYTHONPATH"] = str(Path(__file__).parent)
     with log.open("w") as file:
         done = subprocess.run(command, env=environment, stdout=file, stderr=subprocess.STDOUT, timeout=700, cwd=folder)
