@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..schemas.errors import ConfigError
+from .passages import Hit, Passage, split_contents, storable
 
 _MAX_QUERY_TERMS = 64
 _MAX_TERM_BYTES = 100
@@ -28,34 +28,6 @@ _STOP_WORDS = [
     "such", "t", "tell", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "were",
     "what", "when", "where", "which", "who", "whom", "whose", "why", "will", "with", "would",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One passage found. `score` is the engine's own: comparable within one answer only."""
-
-    id: str
-    title: str
-    text: str
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """One passage of a corpus. `title` may be empty, `text` not."""
-
-    id: str
-    title: str
-    text: str
-
-
-def split_contents(contents: str) -> tuple[str, str]:
-    """Title and text of Search-R1's `contents`: the title is the first line, in quotes; without one it is empty."""
-    first, newline, rest = contents.strip().partition("\n")
-    quoted = len(first) > 1 and first[0] == first[-1] == '"'
-    if not newline or not rest.strip():
-        return "", contents.strip()
-    return (first[1:-1] if quoted else first).strip(), rest.strip()
 
 
 def read_passages(path: Path) -> Iterator[Passage]:
@@ -95,7 +67,7 @@ def _passage(line: str, where: str) -> Passage:
         raise ConfigError(f"{where}: contents (or text): must be a string that is not blank")
     if not isinstance(title, str):
         raise ConfigError(f"{where}: title: must be a string (got {title!r})")
-    return Passage(_storable(str(name)), _storable(title), _storable(text))
+    return Passage(storable(str(name)), storable(title), storable(text))
 
 
 class Bm25Index:
@@ -134,7 +106,7 @@ class Bm25Index:
 
     def search(self, query: str, top_k: int) -> list[Hit]:
         """The best passages, best first; none for a query without words or with only unknown ones."""
-        terms = self._terms(_storable(query))
+        terms = self._terms(storable(query))
         top_k = min(top_k, len(self))
         if not terms or top_k < 1:
             return []
@@ -188,11 +160,6 @@ def _cjk_grams(text: str) -> list[str]:
         grams += run
         grams += [run[i : i + 2] for i in range(len(run) - 1)]
     return grams
-
-
-def _storable(text: str) -> str:
-    """`text` without lone surrogates, which JSON can carry and UTF-8 cannot."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _import_tantivy() -> Any:

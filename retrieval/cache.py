@@ -6,19 +6,13 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from ..schemas.errors import InfraError
-from .bm25 import Hit
+from .passages import Hit
+from .retriever import Retriever
 
 Key = tuple[str, int]
-
-
-class Retriever(Protocol):
-    async def search(self, queries: list[str], top_k: int, timeout_s: float) -> tuple[list[list[Hit]], int]: ...
-
-    async def aclose(self) -> None: ...
 
 
 class CachedRetriever:

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from ..schemas.errors import InfraError, OverloadedError
-from .bm25 import Hit, split_contents
+from .passages import Hit, split_contents
 
 _MAX_ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from .bm25 import Hit
+from .passages import Hit
 from .remote import BadReplyError, HttpRetriever
 
 

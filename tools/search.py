@@ -8,9 +8,11 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from ..retrieval.bm25 import Bm25Index, Hit
-from ..retrieval.cache import CachedRetriever, Retriever
+from ..retrieval.bm25 import Bm25Index
+from ..retrieval.cache import CachedRetriever
+from ..retrieval.passages import Hit
 from ..retrieval.remote import RemoteRetriever
+from ..retrieval.retriever import Retriever
 from ..retrieval.shared_index import SHIPPED_CORPUS, shared_index
 from ..retrieval.web import SearxngRetriever, SerperRetriever
 from ..schemas.errors import ErrorKind, InfraError, ToolError

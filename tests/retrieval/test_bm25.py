@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rollbox.retrieval.bm25 import Bm25Index, Hit, Passage, read_passages, split_contents
+from rollbox.retrieval.bm25 import Bm25Index, read_passages
+from rollbox.retrieval.passages import Hit, Passage, split_contents
 from rollbox.retrieval.shared_index import SHIPPED_CORPUS
 from rollbox.schemas.errors import ConfigError
 
