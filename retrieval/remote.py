@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from ..schemas.errors import InfraError, OverloadedError
-from .passages import Hit, split_contents
+from .passages import Hit, Passage
 
 _MAX_ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2
@@ -183,5 +183,6 @@ def _hit_of(item: Any) -> Hit:
         raise BadReplyError(f"document {document.get('id')!r} without contents"[:_SHOWN_CHARS])
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise BadReplyError(f"document {document.get('id')!r} with a score that is no number"[:_SHOWN_CHARS])
-    title, text = split_contents(contents)
-    return Hit(str(document.get("id", "")), str(document.get("title") or title), text, float(score))
+    passage = Passage.of_contents(str(document.get("id", "")), contents)
+    title = str(document.get("title") or passage.title)
+    return Hit(passage.id, title, passage.text, float(score), passage.raw)
