@@ -19,6 +19,9 @@ from .algorithms.states import tag_uids
 from .batch_rows import RECORD, BatchRow, write_records
 from .metrics import batch_metrics
 from .settings import settings_of
+from .worker_watch import WorkerWatch
+
+_STALL_MARGIN_S = 60.0  # a trajectory at its deadline still has tools to release, and its score to get
 
 
 class _Counting:
@@ -48,13 +51,16 @@ class _Counting:
             }
         super().__init__(*args, sampler_kwargs=sampler_kwargs, **kwargs)  # type: ignore[call-arg]
         self._settings = settings_of(given.get("rollbox"))
+        self.poll_interval = self._settings.sampler_poll_s
+        self._watch = WorkerWatch(self._settings.trajectory_timeout_s + _STALL_MARGIN_S)
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
         """See verl's `ReplayBuffer.sample`.
 
         Raises:
-            InfraError: more of the batch failed through our fault than `max_infra_failed_share`.
+            InfraError: more of the batch failed through our fault than `max_infra_failed_share`, or a worker died.
         """
+        self._watch.begin()
         batch, metrics = super().sample(  # type: ignore[misc]
             global_steps=global_steps, partition_id=partition_id, batch_size=batch_size
         )
@@ -69,6 +75,12 @@ class _Counting:
         if self._settings.records_dir is not None:
             write_records(rows, Path(self._settings.records_dir), global_steps)
         return batch, metrics
+
+    def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
+        running = len(self.running_keys[partition_id])  # type: ignore[attr-defined]
+        self._watch.check((running, len(self.partitions[partition_id])), running)  # type: ignore[attr-defined]
+        waited: float = super()._wait_for_next_poll(partition_id, last_debug_time)  # type: ignore[misc]
+        return waited
 
     def _guard(self, rows: list[BatchRow], lost: int) -> None:
         failed = [row.record for row in rows if row.infra_failed]

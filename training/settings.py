@@ -54,6 +54,7 @@ class TrainingSettings(BaseModel):
         call_timeout_s, trajectory_timeout_s: seconds by the clock.
         max_output_chars: characters of a tool's text that the model sees; `keep` says which end survives.
         state_groups: tell `rollbox_gigpo` which turns began in the same state.
+        sampler_poll_s: seconds between two looks of the sampler at what has finished (verl's own default).
         max_infra_failed_share: share of a batch that may fail through our fault before the run is stopped.
         tools_config_file: tools that our loop loads itself, for what verl's loader does not read: functions and MCP
             servers. None takes those of verl's `multi_turn.tool_config_path`.
@@ -74,6 +75,7 @@ class TrainingSettings(BaseModel):
     records_dir: str | None = None
     rewards: Weights = Field(default_factory=Weights)
     state_groups: bool = False
+    sampler_poll_s: float = Field(default=2.0, gt=0, allow_inf_nan=False)
 
     def limits(self, max_response_tokens: int) -> RolloutLimits:
         """The limits of one trajectory.

@@ -85,7 +85,9 @@ def test_turns_of_a_question_share_states(run: dict[int, dict[str, Any]], folder
 
 
 def test_its_log_is_read_by_diagnose(run: dict[int, dict[str, Any]], folder: Path) -> None:  # noqa: F811
-    for name in ("agent.log", "agent.jsonl"):
+    for name in ("agent.log", "agent.jsonl", "agent-events"):
         series = read_logs(folder / name)
         assert len(series["actor/grad_norm"]) == 2
+        for metric in ("rollbox/tool/calculator/calls_total", "rollbox/reward/correct/mean", "rollbox/turns/mean"):
+            assert len(series[metric]) == 2
         assert diagnose(series) == []
