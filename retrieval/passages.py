@@ -6,22 +6,46 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Passage:
+    """One passage of a corpus. `title` may be empty, `text` not.
+
+    `raw` is the record's own `contents` where title and text do not give it back byte by byte; else None.
+    """
+
+    id: str
+    title: str
+    text: str
+    raw: str | None = None
+
+    @classmethod
+    def of_contents(cls, name: str, contents: str) -> Passage:
+        """The passage whose `contents` are these."""
+        title, text = split_contents(contents)
+        return cls(name, title, text, None if joined_contents(title, text) == contents else contents)
+
+    @property
+    def contents(self) -> str:
+        """As Search-R1 keeps it: the title in quotes on the first line, or no such line."""
+        return joined_contents(self.title, self.text) if self.raw is None else self.raw
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
-    """One passage found. `score` is the engine's own: comparable within one answer only."""
+    """One passage found, see `Passage`. `score` is the engine's own: comparable within one answer only."""
 
     id: str
     title: str
     text: str
     score: float
+    raw: str | None = None
 
+    @classmethod
+    def of(cls, passage: Passage, score: float) -> Hit:
+        return cls(passage.id, passage.title, passage.text, score, passage.raw)
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """One passage of a corpus. `title` may be empty, `text` not."""
-
-    id: str
-    title: str
-    text: str
+    @property
+    def contents(self) -> str:
+        return joined_contents(self.title, self.text) if self.raw is None else self.raw
 
 
 def split_contents(contents: str) -> tuple[str, str]:
@@ -34,7 +58,7 @@ def split_contents(contents: str) -> tuple[str, str]:
 
 
 def joined_contents(title: str, text: str) -> str:
-    """`contents` as Search-R1 writes it; `split_contents` gives both back."""
+    """`contents` as Search-R1 writes it."""
     return f'"{title}"\n{text}' if title else text
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -12,6 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...schemas.errors import ConfigError
+from ..index.manifest import write_at_once
 from ..passages import Passage
 from .embedder import Embedder, EmbedderConfig, check_dimension
 from .nearest import Kind
@@ -92,12 +92,7 @@ def read_record(path: Path, model: type[Record]) -> Record:
 
 def write_record(path: Path, record: VectorRecord) -> None:
     """Replace the file in one step that survives a power cut."""
-    unfinished = path.with_suffix(".unfinished")
-    with unfinished.open("w", encoding="utf-8") as file:
-        file.write(record.model_dump_json(indent=1))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
+    write_at_once(path, record.model_dump_json(indent=1).encode())
 
 
 def fingerprint_of(store: PassageStore) -> str:
