@@ -1,6 +1,6 @@
 """Makes the passages and questions of bench/retrieval.py from real text: Debian's package descriptions and WordNet.
 
-    .venv/bin/python bench/retrieval_data.py --out /tmp/retrieval [--sizes 200000,1000000] [--items 20000]
+    .venv/bin/python bench/retrieval_data.py --out /tmp/retrieval [--sizes 200000,1000000] [--items 10000]
 
 Needs a Debian machine: apt-get fetches the descriptions and the package `wordnet-base`, into --out alone.
 
@@ -96,7 +96,8 @@ def _synsets(path: Path) -> Iterator[_Synset]:
         count = int(fields[3], 16)
         words = [word.replace("_", " ") for word in fields[4 : 4 + 2 * count : 2]]
         pointers = fields[5 + 2 * count :]
-        hypernyms = [f"{pointers[i + 2]}{pointers[i + 1]}" for i in range(0, len(pointers) - 3, 4) if pointers[i] == "@"]
+        starts = (start for start in range(0, len(pointers) - 3, 4) if pointers[start] == "@")
+        hypernyms = [f"{pointers[start + 2]}{pointers[start + 1]}" for start in starts]
         yield _Synset(f"{fields[2]}{fields[0]}", words, hypernyms, [part.strip() for part in gloss.split(";")])
 
 
@@ -132,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sizes", default="200000,1000000")
-    parser.add_argument("--items", type=int, default=20_000)
+    parser.add_argument("--items", type=int, default=10_000)
     arguments = parser.parse_args()
     out: Path = arguments.out
     fetch(out)
@@ -149,7 +150,7 @@ def main() -> None:
         print(f"{name}: {len(chosen)} of {len(items)} items, {len(asked)} questions", flush=True)
     queries = [item.query for item in source.sample(everything, QUERIES)]
     (out / "queries.txt").write_text("\n".join(queries) + "\n", encoding="utf-8")
-    for size in map(int, arguments.sizes.split(",")):
+    for size in map(int, filter(None, arguments.sizes.split(","))):
         write_lines(out / f"corpus-{size}.jsonl", recombined(everything, size))
         print(f"corpus-{size}.jsonl: {(out / f'corpus-{size}.jsonl').stat().st_size / 2**20:.0f} MB", flush=True)
 
