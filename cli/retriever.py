@@ -5,10 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+
+from ..schemas.errors import ConfigError
+from ..schemas.validation import validated
 
 retriever = typer.Typer(name="retriever", help="Build and serve an index of passages.", no_args_is_help=True)
 
@@ -38,3 +41,40 @@ def index(
     typer.echo(f"{manifest.passages} passages of {len(manifest.corpus)} files in {out}")
     if manifest.bad_records:
         typer.echo(f"{manifest.bad_records} records were left out; {out / BAD_LINES} says which and why")
+
+
+@retriever.command()
+def serve(
+    sources: Annotated[list[str], typer.Argument(metavar="INDEX", help="Folder of an index, or addresses to ask.")],
+    backend: Annotated[str, typer.Option(help="bm25 or remote; default: what fits INDEX.")] = "",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8081,
+    slots: Annotated[int, typer.Option(help="Requests in work at a time.")] = 64,
+    queue: Annotated[int, typer.Option(help="Requests that may wait; one more is answered with 429.")] = 1024,
+    max_per_client: Annotated[int, typer.Option(help="Requests that one client may have at a time; 0: no cap.")] = 0,
+    timeout_s: Annotated[float, typer.Option(help="Seconds that an answer may take.")] = 30.0,
+    max_queries: Annotated[int, typer.Option(help="Queries in a request at most.")] = 4096,
+    max_top_k: Annotated[int, typer.Option(help="Passages per query at most.")] = 100,
+    max_query_chars: Annotated[int, typer.Option(help="Characters of a query at most.")] = 32_768,
+    max_hits: Annotated[int, typer.Option(help="Queries times passages per query at most.")] = 50_000,
+    max_body_mb: Annotated[int, typer.Option(help="The largest request body, in MiB.")] = 16,
+    cache_hits: Annotated[int, typer.Option(help="Passages of answers that are kept in memory; 0: none.")] = 100_000,
+    cache_ttl_s: Annotated[float, typer.Option(help="Seconds that a remote service's answer is kept.")] = 3600.0,
+    threads: Annotated[int | None, typer.Option(help="Searches at a time; default: one per core.")] = None,
+    connections: Annotated[int, typer.Option(help="Requests at a time to a remote service.")] = 64,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse an index whose corpus has changed.")] = False,
+    verify: Annotated[bool | None, typer.Option(help="Compare checksums first; default: of up to 1 GiB.")] = None,
+    token_file: Annotated[str, typer.Option(help="File with the token; default: $ROLLBOX_RETRIEVER_TOKEN.")] = "",
+    insecure: Annotated[bool, typer.Option("--insecure", help="No token even beyond loopback.")] = False,
+    drain_s: Annotated[int, typer.Option(help="Seconds that SIGTERM leaves requests in work.")] = 10,
+) -> None:
+    """Serve an index over HTTP: POST /retrieve as Search-R1, and /v1/search."""
+    given: dict[str, Any] = dict(locals())
+    try:
+        from ..retrieval.server.serve import serve as serve_retriever
+        from ..retrieval.server.settings import RetrieverSettings
+    except ImportError as error:
+        raise ConfigError(f"retriever serve: {error}; install it with: pip install 'rollbox[server,search]'") from error
+    of_backend = {name: given.pop(name) for name in ("threads", "connections", "strict", "verify")}
+    given["options"] = {name: value for name, value in of_backend.items() if value is not None}
+    serve_retriever(validated(RetrieverSettings, given, "retriever serve"))

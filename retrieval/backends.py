@@ -28,7 +28,8 @@ class BackendOptions(BaseModel):
     Attributes:
         threads: searches at a time in this process; the default is one per usable core.
         connections: requests at a time to a remote service.
-        strict: refuse an index whose corpus has changed. verify: compare every byte of an index with its checksums.
+        strict: refuse an index whose corpus has changed.
+        verify: compare every byte of an index with its checksums; None does so up to 1 GiB, which takes a second.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,7 +37,7 @@ class BackendOptions(BaseModel):
     threads: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=256)
     connections: int = Field(default=64, ge=1, le=4096)
     strict: bool = False
-    verify: bool = False
+    verify: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +93,20 @@ BACKENDS: dict[str, Opener] = {"bm25": open_bm25, "remote": open_remote}
 
 
 def open_backend(name: str, sources: Sequence[str], options: BackendOptions) -> AbstractAsyncContextManager[Backend]:
-    """The backend called `name`; the empty name takes `bm25` for a folder and `remote` for an address.
+    """The backend called `name`.
 
     Raises:
         ConfigError: there is none of that name.
     """
-    name = name or ("remote" if any(map(is_address, sources)) else "bm25")
     if name not in BACKENDS:
         near = nearest(name, list(BACKENDS)) or "."
         raise ConfigError(f"backend: there is no {name!r}{near} There are: {', '.join(BACKENDS)}")
     return BACKENDS[name](sources, options)
+
+
+def backend_name(name: str, sources: Sequence[str]) -> str:
+    """`name`, or if it is empty the one that fits: `bm25` for a folder, `remote` for an address."""
+    return name or ("remote" if any(map(is_address, sources)) else "bm25")
 
 
 def open_one_index(backend: str, sources: Sequence[str], options: BackendOptions) -> OpenedIndex:

@@ -11,6 +11,8 @@ from ..bm25_text import ANALYSIS
 from .corpus_files import corpus_state
 from .manifest import BM25, MANIFEST, Manifest, check_files, read_manifest
 
+_VERIFIED_BYTES = 2**30
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedIndex:
@@ -36,11 +38,11 @@ class OpenedIndex:
             return "deleted"
 
 
-def open_index(folder: Path, *, verify: bool = False) -> OpenedIndex:
-    """Map an index into memory; takes milliseconds, whatever its size.
+def open_index(folder: Path, *, verify: bool | None = None) -> OpenedIndex:
+    """Map an index into memory; without `verify` it takes milliseconds, whatever its size.
 
     Args:
-        verify: read every byte of it and compare checksums, and not only sizes.
+        verify: read every byte of it and compare checksums, and not only sizes; None does so up to 1 GiB.
 
     Raises:
         ConfigError: it is not finished, damaged, foreign, or of another version; the text says what to do.
@@ -48,6 +50,8 @@ def open_index(folder: Path, *, verify: bool = False) -> OpenedIndex:
     manifest = read_manifest(folder)
     if manifest.analysis != ANALYSIS:
         raise ConfigError(f"index {folder}: was built with another text analysis; build it again with --restart")
+    if verify is None:
+        verify = sum(file.size_bytes for file in manifest.files.values()) <= _VERIFIED_BYTES
     check_files(folder, manifest, contents=verify)
     identity = _identity(folder)
     bm25 = Bm25Index.open(folder / BM25)
