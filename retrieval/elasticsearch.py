@@ -30,17 +30,17 @@ class ElasticsearchRetriever(HttpService):
     address, as in https://user:password@host:9200/wiki.
 
     Args:
-        url: of the index: http://host:9200/wiki.
+        url: of the index: http://host:9200/wiki. max_connections, options: as for `HttpService`.
 
     Raises:
         ConfigError: the address names no index.
     """
 
-    def __init__(self, url: str, max_connections: int) -> None:
+    def __init__(self, url: str, max_connections: int, **options: Any) -> None:
         server, _, self._index = url.rstrip("/").rpartition("/")
         if server.endswith(("/", ":")) or not self._index:
             raise ConfigError(f"elasticsearch: {url!r} names no index; write it as http://host:9200/INDEX")
-        super().__init__(f"{server}/_msearch", max_connections)
+        super().__init__(f"{server}/_msearch", max_connections, **options)
         key = os.environ.get(KEY_VARIABLE)
         self._headers = {"Content-Type": "application/x-ndjson"} | ({"Authorization": f"ApiKey {key}"} if key else {})
 

@@ -124,6 +124,8 @@ async def _embed_all(
     folder: Path, store: PassageStore, embedder: Embedder, record: VectorRecord, progress: Progress | None
 ) -> VectorRecord:
     prefix = record.embedder.passage_prefix or ""
+    if progress is not None:
+        progress(record.rows_done, record.passages)
     with VectorWriter(folder / VECTORS, record.dimension, record.rows_done) as writer:
         while writer.rows < record.passages:
             rows = range(writer.rows, min(writer.rows + _CHUNK_ROWS, record.passages))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, Protocol, Self, TypeAlias
@@ -91,6 +92,11 @@ def open_embedder(config: EmbedderConfig) -> Embedder:
     from .sentence_model import SentenceModel
 
     return SentenceModel(config.model, config.device, config.batch_size)
+
+
+async def open_embedder_aside(config: EmbedderConfig) -> Embedder:
+    """As `open_embedder`, in a thread."""
+    return await asyncio.to_thread(open_embedder, config)
 
 
 def unit_rows(values: Any) -> Vectors:

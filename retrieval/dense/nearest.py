@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from ...schemas.errors import ConfigError
 from .embedder import Vectors
 
 Kind: TypeAlias = Literal["flat", "ivf", "hnsw"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 Found: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 _ADD_ROWS = 65_536

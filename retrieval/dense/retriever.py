@@ -10,7 +10,7 @@ import numpy as np
 
 from ...schemas.errors import InfraError
 from ..passages import Hit
-from .embedder import Embedder, EmbedderConfig, Vectors, open_embedder
+from .embedder import Embedder, EmbedderConfig, Vectors, open_embedder_aside
 from .manifest import MANIFEST, VECTORS, DenseManifest, PassageStore, check_same, read_record
 from .nearest import Nearest, open_nearest
 from .vectors import map_vectors
@@ -82,7 +82,7 @@ async def open_dense(folder: Path, store: PassageStore, changes: EmbedderConfig 
     manifest = read_record(folder / MANIFEST, DenseManifest)
     vectors = map_vectors(folder / VECTORS, manifest.passages, manifest.dimension)
     nearest = open_nearest(manifest.kind, folder, vectors)
-    embedder = await asyncio.to_thread(open_embedder, changes or manifest.embedder)
+    embedder = await open_embedder_aside(changes or manifest.embedder)
     try:
         await check_same(manifest, store, embedder)
     except BaseException:

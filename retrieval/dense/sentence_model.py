@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,8 @@ def _load(model: str, device: str | None) -> Any:
     where = str(folder) if folder.is_dir() else model
     try:
         # Even where the network is there: a server that starts must not depend on a hub, or fetch another revision.
-        return SentenceTransformer(where, device=device, local_files_only=True, trust_remote_code=False)
+        with _no_progress_bar():
+            return SentenceTransformer(where, device=device, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         if folder.is_dir():
             raise ConfigError(f"embedding model {model}: cannot be loaded: {error}"[:500]) from error
@@ -84,3 +86,16 @@ def _load(model: str, device: str | None) -> Any:
             f"embedding model {model!r}: is no folder, and is not in the Hugging Face cache; nothing is downloaded "
             f"here: run `hf download {model}` first, or give a folder"
         ) from error
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
