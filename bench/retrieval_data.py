@@ -143,9 +143,7 @@ def main() -> None:
     for name, items in tasks.items():
         chosen = source.sample(items, min(arguments.items, len(items)))
         asked = source.sample(chosen, min(QUERIES, len(chosen)))
-        write_lines(
-            out / f"{name}.jsonl", ({"id": item.id, "title": item.title, "text": item.text} for item in chosen)
-        )
+        write_lines(out / f"{name}.jsonl", ({"id": item.id, "title": item.title, "text": item.text} for item in chosen))
         write_lines(out / f"{name}.queries.jsonl", ({"query": item.query, "id": item.id} for item in asked))
         print(f"{name}: {len(chosen)} of {len(items)} items, {len(asked)} questions", flush=True)
     queries = [item.query for item in source.sample(everything, QUERIES)]

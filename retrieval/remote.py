@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .http_service import BadReplyError, HttpService
-from .passages import Hit, split_contents
+from .passages import Hit, Passage
 
 _SHOWN_CHARS = 80
 
@@ -47,5 +47,6 @@ def _hit_of(item: Any) -> Hit:
         raise BadReplyError(f"document {document.get('id')!r} without contents"[:_SHOWN_CHARS])
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise BadReplyError(f"document {document.get('id')!r} with a score that is no number"[:_SHOWN_CHARS])
-    title, text = split_contents(contents)
-    return Hit(str(document.get("id", "")), str(document.get("title") or title), text, float(score))
+    passage = Passage.of_contents(str(document.get("id", "")), contents)
+    title = str(document.get("title") or passage.title)
+    return Hit(passage.id, title, passage.text, float(score), passage.raw)

@@ -73,7 +73,7 @@ def build_index(options: BuildOptions, report: Callable[[BuildState], None]) -> 
         ConfigError: the corpus cannot be read or holds too much that is no passage, or `out` holds something else.
     """
     tantivy = import_tantivy()
-    paths = corpus_files(options.corpus)
+    paths = corpus_files(options.corpus, options.out)
     corpus = [CorpusFile.of(path) for path in paths]
     with _locked(options.out, options.restart):
         if (options.out / MANIFEST).exists():
@@ -152,6 +152,7 @@ class _Build:
                 self._at.bad_bytes = notes.add_bad(str(reader.path), reader.number, reason)
             if reader.number % _REPORT_EVERY == 0:
                 report(self._state(before + reader.done_bytes))
+                self._check_bad(final=False)
             if len(self._batch) >= self._options.commit_every or self._batch_bytes >= _BATCH_BYTES:
                 yield
 
@@ -167,7 +168,6 @@ class _Build:
         return None
 
     def _commit(self, writer: Any, notes: Journal) -> None:
-        self._check_bad(final=False)
         for row, passage in enumerate(self._batch.values(), start=self._at.rows):
             writer.add_document(document_of(self._tantivy, passage, row))
         self._at.rows += len(self._batch)

@@ -57,15 +57,18 @@ class CorpusFile(BaseModel):
         return None
 
 
-def corpus_files(given: Sequence[str]) -> list[Path]:
+def corpus_files(given: Sequence[str], out: Path) -> list[Path]:
     """The files that paths, globs and folders name, each once: the given in their order, those of each by name.
+
+    Args:
+        out: the folder of the index, whose own files are no corpus.
 
     Raises:
         ConfigError: one names nothing, or a file of a form that is not read.
     """
     found: dict[Path, None] = {}
     for name in given:
-        found.update(dict.fromkeys(_named(name)))
+        found.update(dict.fromkeys(_named(name, out.resolve())))
     return list(found)
 
 
@@ -78,10 +81,11 @@ def corpus_state(files: Iterable[CorpusFile]) -> tuple[str, list[str]]:
     return ("changed" if changes else "unchanged"), changes
 
 
-def _named(name: str) -> list[Path]:
+def _named(name: str, out: Path) -> list[Path]:
     path = Path(name)
     if path.is_dir():
         inside = sorted(each for each in path.rglob("*") if each.is_file() and each.name.endswith(SUFFIXES))
+        inside = [each for each in inside if not each.resolve().is_relative_to(out)]
         # A hidden folder inside is somebody's cache or checkout.
         files = [each for each in inside if not any(part.startswith(".") for part in each.relative_to(path).parts)]
         if not files:

@@ -116,7 +116,7 @@ class Searches:
         if len(queries) > most.max_queries:
             _refuse(f"queries: {len(queries)} are too many: at most {most.max_queries} a request")
         if top_k > most.max_top_k:
-            _refuse(f"top_k: at most {most.max_top_k} passages per query on this server (got {top_k})")
+            _refuse(f"top_k (topk, k): at most {most.max_top_k} passages per query on this server (got {top_k})")
         if len(queries) * top_k > most.max_hits:
             text = f"queries: {len(queries)} queries of {top_k} passages are too much at a time"
             _refuse(f"{text}: at most {most.max_hits} passages a request")

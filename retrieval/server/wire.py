@@ -33,7 +33,8 @@ def _list_of_queries(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int | None, BeforeValidator(number), Field(ge=1)]
+Count = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(number)]
+Queries = Annotated[Annotated[list[str], Field(min_length=1)] | None, BeforeValidator(_list_of_queries)]
 
 
 class RetrieveRequest(BaseModel):
@@ -49,7 +50,7 @@ class RetrieveRequest(BaseModel):
         },
     )
 
-    queries: Annotated[list[str] | None, BeforeValidator(_list_of_queries), Field(min_length=1)] = None
+    queries: Queries = None
     query: str | None = None
     topk: Count = None
     top_k: Count = None

@@ -1,5 +1,5 @@
-"""Qdrant. No package carries the server: requests are read and answers written by the wire models of its own client, which
-refuse what they do not know, and searched by the engine in memory that the client has."""
+"""Qdrant. No package carries the server: requests are read and answers written by the wire models of its own client,
+which refuse what they do not know, and searched by the engine in memory that the client has."""
 
 import asyncio
 from collections.abc import AsyncIterator
