@@ -2,94 +2,55 @@
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from ..schemas.errors import ConfigError
 from ..schemas.validation import nearest
-from .index.opened import OpenedIndex, open_index
-from .local import LocalRetriever
-from .remote import RemoteRetriever
-from .retriever import Retriever
-
-_logger = logging.getLogger(__name__)
-_PROBE_WORDS = 6
-
-
-class BackendOptions(BaseModel):
-    """
-    Attributes:
-        threads: searches at a time in this process; the default is one per usable core.
-        connections: requests at a time to a remote service.
-        strict: refuse an index whose corpus has changed.
-        verify: compare every byte of an index with its checksums; None does so up to 1 GiB, which takes a second.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    threads: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, le=256)
-    connections: int = Field(default=64, ge=1, le=4096)
-    strict: bool = False
-    verify: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """A source of passages, open.
-
-    Attributes:
-        probe: a query that must find something; what is asked at start-up.
-        info: what `/v1/info` says of it, as JSON.
-        batch: queries that are worth asking together. at_a_time: calls of `retriever` that run side by side.
-        lasting: whether answers stay right while the server runs.
-    """
-
-    retriever: Retriever
-    probe: str
-    info: Callable[[], dict[str, Any]]
-    batch: int = 1
-    at_a_time: int = 1
-    lasting: bool = False
-
-
-Opener = Callable[[Sequence[str], BackendOptions], AbstractAsyncContextManager[Backend]]
+from .backend import Backend, BackendOptions, Opener, is_address
+from .fusion import FusedRetriever
+from .local_backends import open_bm25, open_both, open_dense_backend
+from .remote_backends import open_elasticsearch, open_qdrant, open_remote, open_shards
 
 
 @asynccontextmanager
-async def open_bm25(sources: Sequence[str], options: BackendOptions) -> AsyncIterator[Backend]:
-    """BM25 over one index folder.
+async def open_hybrid(sources: Sequence[str], options: BackendOptions) -> AsyncIterator[Backend]:
+    """BM25 and the vectors of one index folder; or the backends of several sources, each written as NAME+SOURCE, such
+    as bm25+/indexes/wiki or qdrant+http://host:6333/wiki. Fused by rank.
 
     Raises:
-        ConfigError: it is not one, or unusable; with `strict` also when its corpus has changed.
+        ConfigError, InfraError: as the parts' openers; or `weights` are not one per part.
     """
-    index = open_one_index("bm25", sources, options)
-    retriever = LocalRetriever(index.bm25, options.threads)
-    async with aclosing(retriever):
-        yield Backend(retriever, probe_of(index), lambda: index_info(index), 8, options.threads, lasting=True)
+    async with AsyncExitStack() as stack:
+        if len(sources) == 1:
+            yield await stack.enter_async_context(open_both(sources, options))
+            return
+        parts: list[Backend] = []
+        for source in sources:
+            name, plus, where = source.partition("+")
+            if not plus or name not in BACKENDS:
+                raise ConfigError(f"backend hybrid: {source!r}: write each of several sources as NAME+SOURCE")
+            parts.append(await stack.enter_async_context(open_backend(name, [where], options)))
+        fused = FusedRetriever([part.retriever for part in parts], options.rank_constant, options.weights)
+
+        def info() -> dict[str, Any]:
+            return {"parts": [part.info() for part in parts], "rank_constant": options.rank_constant}
+
+        lasting = all(part.lasting for part in parts)
+        together, at_a_time = max(part.batch for part in parts), min(part.at_a_time for part in parts)
+        yield Backend(fused, parts[0].probe, info, together, at_a_time, lasting)
 
 
-@asynccontextmanager
-async def open_remote(sources: Sequence[str], options: BackendOptions) -> AsyncIterator[Backend]:
-    """Another service that speaks Search-R1's `/retrieve`.
-
-    Raises:
-        ConfigError: there is not exactly one address.
-    """
-    if len(sources) != 1 or not is_address(sources[0]):
-        raise ConfigError(f"backend remote: needs one address, such as http://host:8000/retrieve (got {list(sources)})")
-    retriever = RemoteRetriever(sources[0], options.connections)
-    async with aclosing(retriever):
-        yield Backend(retriever, "capital of Peru", lambda: {"url": sources[0]}, 64, options.connections)
-
-
-BACKENDS: dict[str, Opener] = {"bm25": open_bm25, "remote": open_remote}
+BACKENDS: dict[str, Opener] = {
+    "bm25": open_bm25,
+    "dense": open_dense_backend,
+    "hybrid": open_hybrid,
+    "remote": open_remote,
+    "shards": open_shards,
+    "elasticsearch": open_elasticsearch,
+    "qdrant": open_qdrant,
+}
 
 
 def open_backend(name: str, sources: Sequence[str], options: BackendOptions) -> AbstractAsyncContextManager[Backend]:
@@ -107,43 +68,3 @@ def open_backend(name: str, sources: Sequence[str], options: BackendOptions) -> 
 def backend_name(name: str, sources: Sequence[str]) -> str:
     """`name`, or if it is empty the one that fits: `bm25` for a folder, `remote` for an address."""
     return name or ("remote" if any(map(is_address, sources)) else "bm25")
-
-
-def open_one_index(backend: str, sources: Sequence[str], options: BackendOptions) -> OpenedIndex:
-    """
-    Raises:
-        ConfigError: there is not exactly one folder, or as `open_index`; with `strict` when its corpus has changed.
-    """
-    if len(sources) != 1 or is_address(sources[0]):
-        raise ConfigError(f"backend {backend}: needs one index folder (got {list(sources)})")
-    index = open_index(Path(sources[0]), verify=options.verify)
-    if index.corpus == "changed":
-        text = f"index {index.folder}: its corpus has changed since: {index.corpus_changes[0]}"
-        if options.strict:
-            raise ConfigError(f"{text}; build it again with --restart, or serve it without --strict")
-        _logger.warning("%s; what is served is the corpus as it was", text)
-    return index
-
-
-def probe_of(index: OpenedIndex) -> str:
-    """The first words of the first passage, which must be found."""
-    (first,) = index.bm25.passages_at([0])
-    return " ".join(f"{first.title} {first.text}".split()[:_PROBE_WORDS])
-
-
-def index_info(index: OpenedIndex) -> dict[str, Any]:
-    """What `/v1/info` says of an index. `folder_is`: `current`, `replaced` or `deleted` since it was opened."""
-    return {
-        "index": str(index.folder),
-        "folder_is": index.state,
-        "passages": index.manifest.passages,
-        "bad_records": index.manifest.bad_records,
-        "format": index.manifest.format,
-        "software": index.manifest.software,
-        "corpus": index.corpus,
-        "corpus_changes": index.corpus_changes,
-    }
-
-
-def is_address(source: str) -> bool:
-    return source.startswith(("http://", "https://"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...schemas.errors import ErrorKind, InfraError, RollboxError, ToolError
 from ...serving.admission import Admission
 from ...serving.client_cap import ClientCap
-from ..backends import Backend
+from ..backend import Backend
 from ..batching import BatchingRetriever
 from ..cache import CachedRetriever
 from ..passages import Hit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..backends import BackendOptions
+from ..backend import BackendOptions
 
 
 class RetrieverSettings(BaseModel):
