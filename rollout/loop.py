@@ -111,7 +111,7 @@ class RolloutLoop:
             except InfraError as error:
                 stop_reason = StopReason.INFRA
                 progress.error = str(error)
-        return progress.finish(stop_reason)
+        return progress.finish(stop_reason).decoded_by(self.template.decode)
 
     def check_sample(self, sample: Sample) -> None:
         """
