@@ -36,7 +36,7 @@ setup-vllm: $(STAMPS)/vllm ## Install vLLM for the CPU beside it, for `make test
 $(STAMPS)/main: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install $(PIP_FLAGS) $(TORCH)
-	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,mcp,rewards,demo,view,dev]"
+	$(VENV)/bin/pip install $(PIP_FLAGS) -e ".[server,search,mcp,rewards,demo,view,dev,dense-dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/verl: pyproject.toml constraints.txt

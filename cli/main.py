@@ -10,6 +10,7 @@ from ..schemas.errors import ConfigError, RollboxError
 from .data import app as data_app
 from .demo import demo, demo_grpo, demo_gsm8k
 from .inspect import diagnose, where
+from .retriever import retriever
 from .reward import rescore, reward
 from .rollout import rollout
 from .serve import serve
@@ -30,6 +31,7 @@ app.add_typer(data_app, name="data")
 app.command()(rollout)
 app.command()(demo)
 app.command(name="demo-gsm8k")(demo_gsm8k)
+app.add_typer(retriever)
 app.add_typer(reward)
 app.command()(rescore)
 app.command()(diagnose)

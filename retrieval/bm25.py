@@ -1,203 +1,169 @@
-"""BM25 over a passage file, in memory, by tantivy (extra `search`).
-
-Queries never pass through tantivy's query language: it raises on `what is: "AC/DC"?` and reads `*` as everything. The
-text is cut into terms by the analyser that indexed the passages, and the terms are OR-ed. Chinese, Japanese and Korean
-write no spaces, so their characters are also indexed singly and in overlapping pairs.
-"""
+"""BM25 over passages by tantivy (extra `search`): in memory, or a folder that is mapped into memory."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..schemas.errors import ConfigError
+from ..schemas.errors import ConfigError, InfraError
+from .bm25_text import ANALYZER, build_analyzer, build_schema, cjk_grams, document_of, import_tantivy, passage_of
+from .corpus_records import read_passages
+from .passages import Hit, Passage, storable
 
 _MAX_QUERY_TERMS = 64
-_MAX_TERM_BYTES = 100
 _WRITER_HEAP_BYTES = 64 * 2**20
-_CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
-_ANALYZER = "folded_stems"
-# Left out of queries only (they match everything and say nothing), and kept when a query has no other word: "The Who".
-_STOP_WORDS = [
-    "a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did", "do", "does", "for",
-    "from", "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "its", "me", "of", "on", "or", "s",
-    "such", "t", "tell", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "were",
-    "what", "when", "where", "which", "who", "whom", "whose", "why", "will", "with", "would",
-]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One passage found. `score` is the engine's own: comparable within one answer only."""
-
-    id: str
-    title: str
-    text: str
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """One passage of a corpus. `title` may be empty, `text` not."""
-
-    id: str
-    title: str
-    text: str
-
-
-def split_contents(contents: str) -> tuple[str, str]:
-    """Title and text of Search-R1's `contents`: the title is the first line, in quotes; without one it is empty."""
-    first, newline, rest = contents.strip().partition("\n")
-    quoted = len(first) > 1 and first[0] == first[-1] == '"'
-    if not newline or not rest.strip():
-        return "", contents.strip()
-    return (first[1:-1] if quoted else first).strip(), rest.strip()
-
-
-def read_passages(path: Path) -> Iterator[Passage]:
-    """The passages of a JSONL file; each line has `id`, and `contents` or `text` (and `title`).
-
-    Raises:
-        ConfigError: the file cannot be read, or a line is not such a passage; names file and line number.
-    """
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield _passage(line, f"{path}:{number}")
-    except OSError as error:
-        raise ConfigError(f"corpus {path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"corpus {path}: not UTF-8: {error.reason} at byte {error.start}") from error
-
-
-def _passage(line: str, where: str) -> Passage:
-    try:
-        record: Any = json.loads(line)
-    except ValueError as error:
-        raise ConfigError(f"{where}: not JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise ConfigError(f"{where}: must be an object with id and contents (got {type(record).__name__})")
-    name = record.get("id")
-    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise ConfigError(f"{where}: id: must be a non-empty string or an integer (got {name!r})")
-    if "contents" in record:
-        body = record["contents"]
-        title, text = split_contents(body) if isinstance(body, str) else ("", "")
-    else:
-        title, body = record.get("title", ""), record.get("text")
-        text = body.strip() if isinstance(body, str) else ""
-    if not text:
-        raise ConfigError(f"{where}: contents (or text): must be a string that is not blank")
-    if not isinstance(title, str):
-        raise ConfigError(f"{where}: title: must be a string (got {title!r})")
-    return Passage(_storable(str(name)), _storable(title), _storable(text))
+_ROWS_AT_A_TIME = 1000
 
 
 class Bm25Index:
     """A read-only index. Searching is thread-safe, and releases the interpreter lock."""
 
-    def __init__(self, passages: Iterable[Passage]) -> None:
-        """Index `passages`; takes about 0.1 ms of CPU each.
+    def __init__(self, index: Any) -> None:
+        """`index` is tantivy's, of `build_schema`; what it holds now is what is searched."""
+        self._tantivy = import_tantivy()
+        index.config_reader("manual")  # else a thread of its own looks at the folder twice a second
+        index.reload()
+        self._schema = index.schema
+        self._searcher = index.searcher()
+        self._full_terms = build_analyzer(self._tantivy, stop_words=False)
+        self._query_terms = build_analyzer(self._tantivy, stop_words=True)
+
+    @classmethod
+    def of(cls, passages: Iterable[Passage]) -> Bm25Index:
+        """Index `passages` in memory; takes about 0.1 ms of CPU each.
 
         Raises:
             ConfigError: tantivy is not installed.
         """
-        self._tantivy = _import_tantivy()
-        self._schema = self._build_schema()
-        self._index = self._tantivy.Index(self._schema)
-        self._index.register_tokenizer(_ANALYZER, self._analyzer(stop_words=False))
-        self._full_terms = self._analyzer(stop_words=False)
-        self._query_terms = self._analyzer(stop_words=True)
-        self._add(passages)
-        self._index.reload()
-        self._searcher = self._index.searcher()
+        tantivy = import_tantivy()
+        index = tantivy.Index(build_schema(tantivy))
+        index.register_tokenizer(ANALYZER, build_analyzer(tantivy, stop_words=False))
+        writer = index.writer(_WRITER_HEAP_BYTES, 1)
+        for row, passage in enumerate(passages):
+            writer.add_document(document_of(tantivy, passage, row))
+        writer.commit()
+        writer.wait_merging_threads()
+        return cls(index)
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Bm25Index:
-        """Index a passage file.
+        """Index a passage file in memory.
 
         Raises:
             ConfigError: the file or a line of it is wrong, or holds no passage; or tantivy is not installed.
         """
-        index = cls(read_passages(Path(path)))
+        index = cls.of(read_passages(Path(path)))
         if not len(index):
             raise ConfigError(f"corpus {path}: holds no passages")
         return index
+
+    @classmethod
+    def open(cls, folder: Path) -> Bm25Index:
+        """Map an index into memory. Nothing is written into `folder`, and it may be deleted afterwards.
+
+        Raises:
+            ConfigError: it cannot be opened.
+        """
+        tantivy = import_tantivy()
+        with tempfile.TemporaryDirectory(prefix="rollbox-index-") as links, readable(f"index {folder}"):
+            # tantivy takes a lock by writing a file beside those that it reads, and the folder may be read-only.
+            for file in folder.iterdir():
+                if not file.name.endswith(".lock"):
+                    (Path(links) / file.name).symlink_to(file.resolve())
+            return cls(tantivy.Index.open(links))
 
     def __len__(self) -> int:
         return int(self._searcher.num_docs)
 
     def search(self, query: str, top_k: int) -> list[Hit]:
-        """The best passages, best first; none for a query without words or with only unknown ones."""
-        terms = self._terms(_storable(query))
+        """The best passages, best first; none for a query without words or with only unknown ones.
+
+        Raises:
+            InfraError: the index is damaged.
+        """
+        terms = self._terms(storable(query))
         top_k = min(top_k, len(self))
         if not terms or top_k < 1:
             return []
         should = self._tantivy.Occur.Should
         clauses = [(should, self._tantivy.Query.term_query(self._schema, field, term)) for field, term in terms]
-        found = self._searcher.search(self._tantivy.Query.boolean_query(clauses), limit=top_k)
-        return [self._hit(address, score) for score, address in found.hits]
+        with intact():
+            found = self._searcher.search(self._tantivy.Query.boolean_query(clauses), limit=top_k, count=False)
+            return [Hit.of(passage_of(self._searcher.doc(address)), float(score)) for score, address in found.hits]
+
+    def passages_at(self, rows: Sequence[int]) -> list[Passage]:
+        """The passages of these rows of the corpus, counted from 0, in the order asked for.
+
+        Raises:
+            IndexError: there is no such row. InfraError: the index is damaged.
+        """
+        wanted = sorted(set(rows))
+        if not wanted:
+            return []
+        if wanted[0] < 0 or wanted[-1] >= len(self):
+            raise IndexError(f"row {wanted[0] if wanted[0] < 0 else wanted[-1]}: the index has {len(self)} rows")
+        found = self._in_row_order(self._tantivy.Query.term_set_query(self._schema, "row", wanted), len(wanted))
+        by_row = dict(zip(wanted, found, strict=True))
+        return [by_row[row] for row in rows]
+
+    def passages(self) -> Iterator[Passage]:
+        """All passages in the order of the corpus.
+
+        Raises:
+            InfraError: the index is damaged.
+        """
+        unsigned = self._tantivy.FieldType.Unsigned
+        for first in range(0, len(self), _ROWS_AT_A_TIME):
+            last = min(first + _ROWS_AT_A_TIME, len(self)) - 1
+            rows = self._tantivy.Query.range_query(self._schema, "row", unsigned, first, last, use_inverted_index=True)
+            yield from self._in_row_order(rows, last - first + 1)
+
+    def has_id(self, name: str) -> bool:
+        """Whether there is a passage of this id."""
+        return bool(self._searcher.doc_freq("id", name))
+
+    def _in_row_order(self, query: Any, count: int) -> list[Passage]:
+        with intact():
+            order = self._tantivy.Order.Asc
+            found = self._searcher.search(query, limit=count, count=False, order_by_field="row", order=order).hits
+            if len(found) != count:
+                raise InfraError(f"the index is damaged: of {count} rows it has {len(found)}")
+            return [passage_of(self._searcher.doc(address)) for _, address in found]
 
     def _terms(self, query: str) -> list[tuple[str, str]]:
         words = self._query_terms.analyze(query) or self._full_terms.analyze(query)
-        terms = [("body", word) for word in words] + [("cjk", gram) for gram in _cjk_grams(query)]
+        terms = [("body", word) for word in words] + [("cjk", gram) for gram in cjk_grams(query)]
         return list(dict.fromkeys(terms))[:_MAX_QUERY_TERMS]
 
-    def _hit(self, address: Any, score: float) -> Hit:
-        document = self._searcher.doc(address)
-        return Hit(document["id"][0], document["title"][0], document["text"][0], float(score))
 
-    def _add(self, passages: Iterable[Passage]) -> None:
-        writer = self._index.writer(_WRITER_HEAP_BYTES, 1)
-        for passage in passages:
-            body = f"{passage.title}\n{passage.text}"
-            writer.add_document(
-                self._tantivy.Document(
-                    id=passage.id, title=passage.title, text=passage.text, body=body, cjk=" ".join(_cjk_grams(body))
-                )
-            )
-        writer.commit()
-        writer.wait_merging_threads()
-
-    def _build_schema(self) -> Any:
-        builder = self._tantivy.SchemaBuilder()
-        for name in ("id", "title", "text"):
-            builder.add_text_field(name, stored=True, tokenizer_name="raw", index_option="basic")
-        builder.add_text_field("body", tokenizer_name=_ANALYZER, index_option="freq")
-        builder.add_text_field("cjk", tokenizer_name="whitespace", index_option="freq")
-        return builder.build()
-
-    def _analyzer(self, stop_words: bool) -> Any:
-        filters = self._tantivy.Filter
-        builder = self._tantivy.TextAnalyzerBuilder(self._tantivy.Tokenizer.simple())
-        builder = builder.filter(filters.remove_long(_MAX_TERM_BYTES)).filter(filters.lowercase())
-        builder = builder.filter(filters.ascii_fold())
-        if stop_words:
-            builder = builder.filter(filters.custom_stopword(_STOP_WORDS))
-        return builder.filter(filters.stemmer("english")).build()
-
-
-def _cjk_grams(text: str) -> list[str]:
-    grams: list[str] = []
-    for run in _CJK_RUN.findall(text):
-        grams += run
-        grams += [run[i : i + 2] for i in range(len(run) - 1)]
-    return grams
-
-
-def _storable(text: str) -> str:
-    """`text` without lone surrogates, which JSON can carry and UTF-8 cannot."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _import_tantivy() -> Any:
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """
+    Raises:
+        ConfigError: tantivy cannot read it.
+    """
     try:
-        import tantivy
-    except ImportError as error:
-        raise ConfigError("local search needs tantivy: pip install 'rollbox[search]'") from error
-    return tantivy
+        with intact():
+            yield
+    except (InfraError, OSError) as error:
+        raise ConfigError(f"{what}: cannot be opened: {error}; build it again with --restart") from error
+
+
+@contextmanager
+def intact() -> Iterator[None]:
+    """
+    Raises:
+        InfraError: tantivy found that its files are damaged.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise InfraError(f"the index is damaged: {error}") from error
+    except BaseException as error:
+        # A Rust panic, which is not an Exception so that nobody catches it by mistake. The process is sound after it.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise InfraError("the index is damaged: tantivy panicked; see the server's log") from error

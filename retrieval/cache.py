@@ -3,41 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import OrderedDict
-from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from ..schemas.errors import InfraError
-from .bm25 import Hit
+from .passages import Hit
+from .retriever import Retriever
 
 Key = tuple[str, int]
 
 
-class Retriever(Protocol):
-    async def search(self, queries: list[str], top_k: int, timeout_s: float) -> tuple[list[list[Hit]], int]: ...
+class _Asking:
+    """One call of the inner retriever, and how many wait for it."""
 
-    async def aclose(self) -> None: ...
+    def __init__(self, keys: list[Key]) -> None:
+        self.keys = keys
+        self.callers = 0
+        self.retries = 0
+        self.task: asyncio.Task[dict[Key, list[Hit]]]
 
 
 class CachedRetriever:
     """Puts a cache before another retriever. Failures are not remembered.
 
+    A call lives as long as anybody waits for it: it outlives the caller that began it, and ends with the last.
+
     Args:
         size: answers kept, the least recently used go first. ttl_s: seconds that an answer stays good.
+        most_hits: hits kept in all these answers together; None bounds the number of answers alone.
     """
 
-    def __init__(self, inner: Retriever, size: int, ttl_s: float) -> None:
+    def __init__(self, inner: Retriever, size: int, ttl_s: float, most_hits: int | None = None) -> None:
         self._inner = inner
         self._size = size
         self._ttl_s = ttl_s
+        self._most_hits = most_hits
         self._kept: OrderedDict[Key, tuple[float, list[Hit]]] = OrderedDict()
+        self._kept_hits = 0
         self._lock = threading.Lock()
-        self._asked: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Key, asyncio.Task[dict[Key, list[Hit]]]]] = (
-            WeakKeyDictionary()
-        )
-        self._retries: WeakKeyDictionary[asyncio.Task[dict[Key, list[Hit]]], int] = WeakKeyDictionary()
+        self._asked: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Key, _Asking]] = WeakKeyDictionary()
+        self.found = 0
+        """Queries answered from the cache or from what was being asked already, and queries asked for."""
+        self.missed = 0
 
     async def search(self, queries: list[str], top_k: int, timeout_s: float) -> tuple[list[list[Hit]], int]:
         """As the inner retriever; queries that differ in white space only are one."""
@@ -52,41 +62,52 @@ class CachedRetriever:
         found = {key: hits for key in keys if (hits := self._recall(key)) is not None}
         asked = self._asked.setdefault(asyncio.get_running_loop(), {})
         missing = list(dict.fromkeys(key for key in keys if key not in found and key not in asked))
+        self.found += len(keys) - len(missing)
+        self.missed += len(missing)
         if missing:
-            task = asyncio.create_task(self._ask(missing, top_k, timeout_s))
-            task.add_done_callback(_noticed)
-            for key in missing:
-                asked[key] = task
+            asking = _Asking(missing)
+            asked.update(dict.fromkeys(missing, asking))
+            asking.task = asyncio.create_task(self._ask(asking, asked, top_k, timeout_s))
+            asking.task.add_done_callback(_noticed)
         waiting = {key: asked[key] for key in keys if key not in found}
-        retries = 0
+        askings = set(waiting.values())
+        for each in askings:
+            each.callers += 1
         try:
             async with asyncio.timeout(timeout_s):
-                for key, task in waiting.items():
+                for key, each in waiting.items():
                     # Shielded: whoever asks for the same must not lose it with us.
-                    found[key] = (await asyncio.shield(task))[key]
-                retries = sum(self._retries.get(task, 0) for task in set(waiting.values()))
+                    found[key] = (await asyncio.shield(each.task))[key]
         except TimeoutError:
             raise InfraError(f"search unavailable: no answer within {timeout_s:.3g} s") from None
-        return [found[key] for key in keys], retries, not waiting
+        finally:
+            for each in askings:
+                self._leave(each, asked)
+        return [found[key] for key in keys], sum(each.retries for each in askings), not waiting
 
     async def aclose(self) -> None:
-        for task in set(self._asked.pop(asyncio.get_running_loop(), {}).values()):
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        for asking in set(self._asked.pop(asyncio.get_running_loop(), {}).values()):
+            asking.task.cancel()
+            await asyncio.gather(asking.task, return_exceptions=True)
         await self._inner.aclose()
 
-    async def _ask(self, keys: list[Key], top_k: int, timeout_s: float) -> dict[Key, list[Hit]]:
-        task = asyncio.current_task()
-        assert task is not None
+    async def _ask(
+        self, asking: _Asking, asked: dict[Key, _Asking], top_k: int, timeout_s: float
+    ) -> dict[Key, list[Hit]]:
         try:
-            answers, self._retries[task] = await self._inner.search([query for query, _ in keys], top_k, timeout_s)
-            found = dict(zip(keys, answers, strict=True))
+            queries = [query for query, _ in asking.keys]
+            answers, asking.retries = await self._inner.search(queries, top_k, timeout_s)
+            found = dict(zip(asking.keys, answers, strict=True))
             self._remember(found)
             return found
         finally:
-            asked = self._asked.get(asyncio.get_running_loop(), {})
-            for key in keys:
-                asked.pop(key, None)
+            _forget(asking, asked)
+
+    def _leave(self, asking: _Asking, asked: dict[Key, _Asking]) -> None:
+        asking.callers -= 1
+        if not asking.callers and not asking.task.done():
+            _forget(asking, asked)  # at once: who asks for the same now must not wait for what is being ended
+            asking.task.cancel()
 
     def _recall(self, key: Key) -> list[Hit] | None:
         with self._lock:
@@ -94,7 +115,7 @@ class CachedRetriever:
             if kept is None:
                 return None
             if time.monotonic() - kept[0] > self._ttl_s:
-                del self._kept[key]
+                self._drop(key)
                 return None
             self._kept.move_to_end(key)
             return kept[1]
@@ -103,10 +124,21 @@ class CachedRetriever:
         now = time.monotonic()
         with self._lock:
             for key, hits in found.items():
+                if key in self._kept:
+                    self._drop(key)
                 self._kept[key] = (now, hits)
-                self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+                self._kept_hits += len(hits)
+            while len(self._kept) > self._size or self._kept_hits > (self._most_hits or math.inf):
+                self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: Key) -> None:
+        self._kept_hits -= len(self._kept.pop(key)[1])
+
+
+def _forget(asking: _Asking, asked: dict[Key, _Asking]) -> None:
+    for key in asking.keys:
+        if asked.get(key) is asking:
+            del asked[key]
 
 
 def _noticed(task: asyncio.Task[dict[Key, list[Hit]]]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from .bm25 import Hit
-from .remote import BadReplyError, HttpRetriever
+from .http_service import BadReplyError, HttpService
+from .passages import Hit
 
 
-class _WebRetriever(HttpRetriever):
+class _WebRetriever(HttpService):
     """One request for each query, all at a time."""
 
     async def search(self, queries: list[str], top_k: int, timeout_s: float) -> tuple[list[list[Hit]], int]:

@@ -18,13 +18,13 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from .. import __version__
-from ..sandbox.access import BearerAuth, is_loopback
-from ..sandbox.bearer import TOKEN_VARIABLE, environment_token
-from ..sandbox.disconnect import ClientGoneError, while_connected
-from ..sandbox.http_body import BodyCap, read_model
 from ..schemas.errors import ConfigError, ErrorKind, InfraError, RollboxError, ToolError
 from ..schemas.score_api import BatchRequest, BatchResponse, ScoreRequest, ScoreResponse
 from ..schemas.trajectory import Sample
+from ..serving.access import BearerAuth, is_loopback
+from ..serving.bearer import TOKEN_VARIABLE, environment_token
+from ..serving.disconnect import ClientGoneError, while_connected
+from ..serving.http_body import BodyCap, read_model
 from .compose import RewardComposition
 from .trajectory import trajectory_of_text
 

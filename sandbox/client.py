@@ -28,8 +28,8 @@ from ..schemas.errors import (
 from ..schemas.judge import JudgeLine, JudgeRequest, JudgeResult
 from ..schemas.run import RunRequest, RunResult
 from ..schemas.session import SessionRequest
+from ..serving.bearer import TOKEN_VARIABLE, authorization, check_token, environment_token
 from . import backoff, judge_client
-from .bearer import TOKEN_VARIABLE, authorization, check_token, environment_token
 from .container import ContainerServer
 from .embedded import EmbeddedServer
 from .session_client import SandboxSession, opened

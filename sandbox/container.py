@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 
 from ..schemas.errors import ConfigError, SandboxError
-from .bearer import TOKEN_VARIABLE
+from ..serving.bearer import TOKEN_VARIABLE
 from .container_options import OWNER_LABEL, container_options, service
 
 _START_S = 60.0

@@ -12,8 +12,8 @@ from typing import Any
 from ..schemas.errors import SandboxError
 from ..schemas.run import RunLimits
 from ..schemas.session import CellRequest, CellResult, SessionInfo, StateChange
+from ..serving.admission import Admission
 from . import session_errors
-from .admission import Admission
 from .capture import Capture
 from .cell_streams import CellStreams
 from .family import Family

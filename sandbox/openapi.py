@@ -1,38 +1,19 @@
-"""The OpenAPI description of routes that read and write their bodies themselves.
-
-They do so for speed, and so FastAPI cannot know the models; here each route names them.
-"""
+"""The OpenAPI description of the sandbox's routes, with the caps and languages of this server."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
 
-from ..schemas.errors import ErrorKind
+from ..serving.openapi import ERRORS, REF, Description
 from .network import NetworkPolicy
 from .settings import SandboxSettings
 from .toolchains import Toolchain, Toolchains
 
-_REF = "#/components/schemas/{model}"
-
-
-class ErrorAnswer(BaseModel):
-    """Every answer but 200: `detail` is a sentence that names the field, or says what is wrong with the server."""
-
-    kind: ErrorKind
-    detail: str
-
-
 _ERRORS = {
-    401: "The server has a token, and the request does not show it",
-    413: "The body is larger than the server accepts",
-    422: "The request is at fault",
-    429: "The queue is full, or the client has too many runs; Retry-After says when to come back",
-    500: "Unexpected error",
+    **ERRORS,
     503: "The sandbox failed",
     504: "On /run_code, in place of 429: the code that SandboxFusion's clients try again",
 }
@@ -41,45 +22,20 @@ _SESSION_ERRORS = {
     409: "The session cannot be forked as it is, or the key was used for another cell",
     410: "The session is gone; `detail` says why, and `kind` whose doing it was",
 }
-_NAMED: set[type[BaseModel]] = set()
+_DESCRIPTION = Description(_ERRORS)
+body_of = _DESCRIPTION.body_of
 
 
 def answers(
     model: type[BaseModel], media_type: str = "application/json", *, of_session: bool = False
 ) -> dict[int | str, dict[str, Any]]:
     """The `responses=` of a route that answers with `model`, or with lines of it."""
-    errors = _ERRORS | _SESSION_ERRORS if of_session else _ERRORS
-    if media_type == "application/json":
-        found: dict[int | str, dict[str, Any]] = {200: {"model": model}}
-    else:
-        _NAMED.add(model)
-        lines = {"schema": {"type": "string", "description": f"each line is a {model.__name__}"}}
-        found = {200: {"description": "Successful Response", "content": {media_type: lines}}}
-    return found | {code: {"model": ErrorAnswer, "description": text} for code, text in errors.items()}
-
-
-def body_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The `openapi_extra=` of a route that reads `model` from its body."""
-    _NAMED.add(model)
-    content = {"application/json": {"schema": {"$ref": _REF.format(model=model.__name__)}}}
-    return {"requestBody": {"required": True, "content": content}}
+    return _DESCRIPTION.answers(model, media_type, _SESSION_ERRORS if of_session else None)
 
 
 def describe(app: FastAPI, settings: SandboxSettings, toolchains: Toolchains) -> None:
     """Make `/openapi.json` hold the request models too, with the caps and languages of this server."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            named = sorted(_NAMED, key=lambda model: model.__name__)
-            _, definitions = models_json_schema([(model, "validation") for model in named], ref_template=_REF)
-            components = schema.setdefault("components", {}).setdefault("schemas", {})
-            components.update(definitions.get("$defs", {}))
-            _add_caps(components, settings, toolchains)
-            app.openapi_schema = schema
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
+    _DESCRIPTION.describe(app, lambda components: _add_caps(components, settings, toolchains))
 
 
 def _add_caps(components: dict[str, Any], settings: SandboxSettings, toolchains: Toolchains) -> None:
@@ -125,7 +81,7 @@ def _needs(toolchain: Toolchain, model: str) -> dict[str, Any]:
         never = {"const": False}
         then = {"limits": {"properties": limits}}
         if model == "JudgeRequest":
-            then["tests"] = {"items": {"$ref": _REF.format(model="StdioTest")}}
+            then["tests"] = {"items": {"$ref": REF.format(model="StdioTest")}}
         else:
             then |= {"echo_last_expression": never, "figures": never}
     names = [language.name, *language.aliases]

@@ -12,7 +12,7 @@ from typing import Self
 
 from ..schemas.errors import ErrorKind, SandboxError, ToolError
 from ..schemas.run import RunRequest, RunResult
-from .admission import Admission
+from ..serving.admission import Admission
 from .capture import Capture
 from .command import Command
 from .failures import explained

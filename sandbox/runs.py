@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..schemas.errors import RollboxError
 from ..schemas.run import RunRequest, RunResult
-from .client_cap import ClientCap
+from ..serving.client_cap import ClientCap
 from .idempotency import Idempotency
 from .metrics import Metrics
 from .network import NetworkPolicy

@@ -20,9 +20,9 @@ import uvloop
 
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
-from .access import server_token
+from ..serving.access import server_token
+from ..serving.listening import listening
 from .isolation import Isolation
-from .listening import listening
 from .metrics import Metrics
 from .network import NetworkPolicy
 from .pool import Pool
@@ -86,9 +86,12 @@ def _allow_many_descriptors() -> None:
 
 
 async def _serve(settings: SandboxSettings) -> None:
-    token = server_token(settings)
+    token = server_token(settings.host, settings.token_file, settings.insecure)
     isolation = Isolation.parse(settings.isolation)
-    listener = listening(settings) if settings.listen_fd is None else socket.socket(fileno=settings.listen_fd)
+    if settings.listen_fd is None:
+        listener = listening(settings.host, settings.port)
+    else:
+        listener = socket.socket(fileno=settings.listen_fd)
     siblings = Siblings(settings.worker, settings.workers, settings.workers_dir, token)
     async with _pool(settings, isolation) as pool, siblings, AsyncExitStack() as around:
         layers = await check_isolation(pool, isolation)

@@ -8,7 +8,6 @@ full or the client has too many runs, 503 ours.
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -17,19 +16,18 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from .. import __version__
-from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
+from ..schemas.errors import OverloadedError, SandboxError
 from ..schemas.judge import JudgeLine, JudgeRequest
 from ..schemas.run import RunLimits, RunRequest, RunResult
-from .access import BearerAuth
+from ..serving.access import BearerAuth
+from ..serving.disconnect import while_connected
+from ..serving.error_answers import answer_errors, error_answer, overloaded_answer
+from ..serving.http_body import BodyCap, read_model
 from .batch import BatchLine, BatchRequest, check_each, stream
-from .disconnect import ClientGoneError, while_connected
 from .http_answers import json_answer
-from .http_body import BodyCap, read_model
 from .judge.judge import Judge
 from .judge.replay import Replay
 from .metrics import CONTENT_TYPE, Metrics
@@ -45,8 +43,6 @@ from .settings import SandboxSettings
 from .siblings import ASKED_BY_SIBLING, SessionsByWorker, Siblings
 from .toolchains import Toolchains
 from .totals import added_metrics, added_pools
-
-_CLIENT_CLOSED_REQUEST = 499
 
 
 def create_app(
@@ -75,10 +71,8 @@ def create_app(
     app.add_middleware(BodyCap, max_bytes=settings.max_body_mb << 20)
     if token is not None:
         app.add_middleware(BearerAuth, token=token)  # added last, so it is asked first
-    app.add_exception_handler(RollboxError, _rollbox_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(ClientGoneError, _client_gone)
-    app.add_exception_handler(Exception, _unexpected)
+    answer_errors(app)
+    app.add_exception_handler(SessionRefusedError, _session_refused)
     _add_run_routes(app, runs)
     add_session_routes(app, sessions, siblings)
     _add_judge_route(app, runs)
@@ -114,7 +108,7 @@ def _add_run_routes(app: FastAPI, runs: Runs) -> None:
             answer = RunCodeResponse.from_error(error)
         except OverloadedError as error:
             # verl's client retries 504 and nothing else; after a 429 it would count the test as failed.
-            return _overloaded(HTTPStatus.GATEWAY_TIMEOUT, error)
+            return overloaded_answer(HTTPStatus.GATEWAY_TIMEOUT, error)
         return await json_answer(answer)
 
 
@@ -208,43 +202,6 @@ def _add_info_route(
         }
 
 
-def _error(status: int, kind: ErrorKind, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"kind": kind.value, "detail": detail}, status, headers)
-
-
-def _overloaded(status: int, error: OverloadedError) -> JSONResponse:
-    return _error(status, error.kind, str(error), {"Retry-After": str(math.ceil(error.retry_after_s))})
-
-
-async def _rollbox_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, SessionRefusedError):
-        return _error(error.status, error.kind, str(error))
-    if isinstance(error, ToolError):
-        return _error(HTTPStatus.UNPROCESSABLE_ENTITY, error.kind, str(error))
-    if isinstance(error, OverloadedError):
-        return _overloaded(HTTPStatus.TOO_MANY_REQUESTS, error)
-    return _error(HTTPStatus.SERVICE_UNAVAILABLE, ErrorKind.INFRA, str(error))
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    headers = dict(error.headers or {})
-    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = ", ".join(sorted(_methods(request)))
-    return _error(error.status_code, ErrorKind.ARGUMENTS, str(error.detail), headers)
-
-
-def _methods(request: Request) -> set[str]:
-    """All that the path has. The framework names those of its first route only."""
-    matching = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
-    return {method for route in matching for method in getattr(route, "methods", None) or ()}
-
-
-async def _client_gone(request: Request, error: Exception) -> Response:
-    """Nobody reads this; the code is the one that proxies log for it."""
-    return Response(status_code=_CLIENT_CLOSED_REQUEST)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
-    """The traceback goes to the server's log, not to the client."""
-    return _error(HTTPStatus.INTERNAL_SERVER_ERROR, ErrorKind.INFRA, "unexpected error; see the server's log")
+async def _session_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, SessionRefusedError)
+    return error_answer(error.status, error.kind, str(error))

@@ -8,9 +8,9 @@ from fastapi import FastAPI, Request, Response
 
 from ..schemas.errors import ErrorKind, ToolError
 from ..schemas.session import CellRequest, CellResult, ForkAnswer, ForkRequest, SessionInfo, SessionList, SessionRequest
-from .disconnect import while_connected
+from ..serving.disconnect import while_connected
+from ..serving.http_body import read_model
 from .http_answers import json_answer
-from .http_body import read_model
 from .notebook import RunJupyterRequest, RunJupyterResponse, run_notebook
 from .openapi import answers, body_of
 from .sessions import Sessions

@@ -13,8 +13,8 @@ from typing import Protocol, Self
 from ..schemas.errors import ErrorKind, OverloadedError, RollboxError, SandboxError, ToolError
 from ..schemas.run import RunLimits
 from ..schemas.session import CellRequest, CellResult, SessionInfo, SessionRequest, StateChange
+from ..serving.admission import Admission
 from . import session_errors
-from .admission import Admission
 from .family import Family, ForkRefusedError
 from .jail import policy
 from .live_session import LiveSession, Turn

@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import __version__
 from ..schemas.errors import ConfigError, SandboxError
-from .bearer import environment_token
+from ..serving.bearer import environment_token
 from .capture import Collected, attach
 from .users import OTHERS_STAY
 

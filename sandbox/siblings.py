@@ -26,8 +26,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..schemas.errors import ErrorKind, OverloadedError, SandboxError, ToolError
 from ..schemas.run import RunRequest, RunResult
-from .bearer import authorization
-from .disconnect import ClientGoneError, while_connected
+from ..serving.bearer import authorization
+from ..serving.disconnect import ClientGoneError, while_connected
 from .job import is_large
 
 ASKED_BY_SIBLING = "x-rollbox-sibling"

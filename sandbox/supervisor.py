@@ -18,10 +18,10 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from ..schemas.errors import ConfigError
-from .access import server_token
+from ..serving.access import server_token
+from ..serving.listening import listening
 from .capture import Collected, attach
 from .isolation import Isolation
-from .listening import listening
 from .settings import SandboxSettings
 from .users import Users
 
@@ -51,7 +51,7 @@ def supervise(settings: SandboxSettings) -> None:
     """
     if settings.slots < settings.workers:
         raise ConfigError(f"workers: {settings.workers} workers need as many slots; there are {settings.slots}")
-    server_token(settings)  # as every worker will find, and say
+    server_token(settings.host, settings.token_file, settings.insecure)  # as every worker will find, and say
     Isolation.parse(settings.isolation)
     for fd in (settings.ready_fd, settings.lifeline_fd):
         if fd is not None:
@@ -63,9 +63,9 @@ class _Supervisor:
     def __init__(self, settings: SandboxSettings) -> None:
         self._settings = settings
         # One socket for each, on which connections wait for it while it is being restarted.
-        first = listening(settings, shared=True)
+        first = listening(settings.host, settings.port, shared=True)
         self._port = first.getsockname()[1]
-        others = [listening(settings, port=self._port, shared=True) for _ in range(settings.workers - 1)]
+        others = [listening(settings.host, self._port, shared=True) for _ in range(settings.workers - 1)]
         self._listeners = [first, *others]
         self._folder = tempfile.mkdtemp(prefix="rollbox-workers-")
         self._processes: dict[int, Process] = {}

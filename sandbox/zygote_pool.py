@@ -14,7 +14,7 @@ from typing import Self
 from ..schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
 from ..schemas.run import RunRequest, RunResult
 from ..schemas.session import SessionRequest
-from .admission import Admission
+from ..serving.admission import Admission
 from .capture import Capture
 from .command import Command
 from .failures import NotStartedError

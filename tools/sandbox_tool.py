@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from ..sandbox.bearer import check_token
 from ..sandbox.client import Sandbox, check_url
 from ..sandbox.session_client import SandboxSession
 from ..schemas.errors import ConfigError, ErrorKind, InfraError, SessionLostError, ToolError
 from ..schemas.run import RunLimits, RunResult, RunStatus
 from ..schemas.session import CellResult, SessionRequest, StateChange
 from ..schemas.tool import ToolResponse, ToolSchema
+from ..serving.bearer import check_token
 from . import sandbox_connection
 from .base import BaseTool, CallContext, ToolConfig, create_kwargs_of
 from .kept_files import KeptFiles

@@ -1,16 +1,22 @@
-"""SearchTool: passages for a model's queries, from a local BM25 index, a retrieval service or a web search engine."""
+"""SearchTool: passages for a model's queries, from a local index, a retrieval service or a web search engine."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from ..retrieval.bm25 import Bm25Index, Hit
-from ..retrieval.cache import CachedRetriever, Retriever
+from ..retrieval.backend import BackendOptions
+from ..retrieval.backends import BACKENDS
+from ..retrieval.bm25 import Bm25Index
+from ..retrieval.cache import CachedRetriever
+from ..retrieval.lazy_backend import LazyBackend
+from ..retrieval.passages import Hit
 from ..retrieval.remote import RemoteRetriever
+from ..retrieval.remote_backends import replicated
+from ..retrieval.retriever import Retriever
 from ..retrieval.shared_index import SHIPPED_CORPUS, shared_index
 from ..retrieval.web import SearxngRetriever, SerperRetriever
 from ..schemas.errors import ErrorKind, InfraError, ToolError
@@ -22,6 +28,10 @@ from .search_text import Layout, answer_text
 _MAX_QUERIES = 16
 _MAX_QUERY_CHARS = 2_000
 _ADDRESS = r"^https?://[^/\s]+"
+_SOURCES = ("corpus", "index", "backend_sources", "retrieval_service_url", "searxng_url", "serper_url")
+
+
+Address = Annotated[str, Field(pattern=_ADDRESS)]
 
 
 class SearchConfig(ToolConfig):
@@ -29,7 +39,12 @@ class SearchConfig(ToolConfig):
 
     Attributes:
         corpus: a JSONL file of passages, searched in this process.
-        retrieval_service_url: the whole address of a Search-R1 service, such as http://host:8000/retrieve.
+        index: a folder made by `rollbox retriever index`, opened in this process. backend: what searches it: `bm25`
+            (the default), `dense` or `hybrid`.
+        backend_sources: for the other backends of `rollbox retriever serve`, which `backend` names, such as
+            `elasticsearch`: what they ask. backend_options: of all backends, see `BackendOptions`.
+        retrieval_service_url: the whole address of a Search-R1 service, such as http://host:8000/retrieve; a list of
+            them is of equal ones, and a call that fails goes to another.
         searxng_url: of a SearXNG instance, such as http://host:8888/search.
         serper_url: of Serper or what speaks like it, such as https://google.serper.dev/search; with `api_key`.
         topk: passages per query.
@@ -41,7 +56,11 @@ class SearchConfig(ToolConfig):
     """
 
     corpus: ConfigPath | None = None
-    retrieval_service_url: str | None = Field(default=None, pattern=_ADDRESS)
+    index: ConfigPath | None = None
+    backend: str = ""
+    backend_sources: list[str] | None = Field(default=None, min_length=1)
+    backend_options: BackendOptions | None = None
+    retrieval_service_url: Address | list[Address] | None = None
     searxng_url: str | None = Field(default=None, pattern=_ADDRESS)
     serper_url: str | None = Field(default=None, pattern=_ADDRESS)
     api_key: str | None = Field(default=None, min_length=1, repr=False)
@@ -56,13 +75,23 @@ class SearchConfig(ToolConfig):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        sources = ("corpus", "retrieval_service_url", "searxng_url", "serper_url")
-        given = [name for name in sources if getattr(self, name) is not None]
+        given = [name for name in _SOURCES if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"give one of {', '.join(given)}, not both")
         if (self.serper_url is None) != (self.api_key is None):
             raise ValueError("serper_url and api_key belong together")
+        if self.index is None and self.backend_sources is None and (self.backend or self.backend_options):
+            raise ValueError("backend and backend_options need index or backend_sources")
+        if self.backend_sources is not None and not self.backend:
+            raise ValueError("backend_sources needs backend")
         return self
+
+    @field_validator("backend")
+    @classmethod
+    def _known_backend(cls, backend: str) -> str:
+        if backend and backend not in BACKENDS:
+            raise ValueError(f"must be one of {', '.join(BACKENDS)}")
+        return backend
 
 
 class SearchTool(BaseTool):
@@ -163,8 +192,14 @@ class SearchTool(BaseTool):
 
 def _service(config: SearchConfig) -> Retriever | None:
     connections = min(config.num_workers, config.rate_limit)
+    if config.index is not None:
+        return LazyBackend(config.backend, [config.index], config.backend_options)
+    if config.backend_sources is not None:
+        return LazyBackend(config.backend, config.backend_sources, config.backend_options)
     if config.retrieval_service_url is not None:
-        return RemoteRetriever(config.retrieval_service_url, connections)
+        urls = config.retrieval_service_url
+        options = BackendOptions(connections=connections)
+        return replicated([urls] if isinstance(urls, str) else urls, options, RemoteRetriever)
     if config.searxng_url is not None:
         return SearxngRetriever(config.searxng_url, connections)
     if config.serper_url is not None and config.api_key is not None:

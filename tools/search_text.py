@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ..retrieval.bm25 import Hit
+from ..retrieval.passages import Hit
 
 Layout = Literal["verl", "search_r1", "plain"]
 

@@ -17,7 +17,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rollbox.retrieval import remote
+from rollbox.retrieval import http_service
 from rollbox.rollout.loop import RolloutLimits, RolloutLoop
 from rollbox.rollout.parsers import get_parser
 from rollbox.rollout.runner import InfraGuard
@@ -68,7 +68,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, scripted_engine: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(remote, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(http_service, "_FIRST_PAUSE_S", 0.001)
     made = World(tmp_path, scripted_engine)
     yield made
     await made.python.aclose()

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rollbox.retrieval.bm25 import Bm25Index, Hit, Passage, read_passages, split_contents
+from rollbox.retrieval.bm25 import Bm25Index
+from rollbox.retrieval.corpus_records import read_passages
+from rollbox.retrieval.passages import Hit, Passage, split_contents
 from rollbox.retrieval.shared_index import SHIPPED_CORPUS
 from rollbox.schemas.errors import ConfigError
 
@@ -19,7 +21,7 @@ PASSAGES = [
 
 @pytest.fixture(scope="module")
 def index() -> Bm25Index:
-    return Bm25Index(PASSAGES)
+    return Bm25Index.of(PASSAGES)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,7 @@ def test_the_best_hit_comes_first(index: Bm25Index) -> None:
 
 
 def test_an_empty_index_finds_nothing() -> None:
-    assert Bm25Index([]).search("anything", 3) == []
+    assert Bm25Index.of([]).search("anything", 3) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from rollbox.sandbox.bearer import environment_token
+from rollbox.serving.bearer import environment_token
 
 from .server_process import serving
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from rollbox.sandbox.access import is_loopback
 from rollbox.sandbox.client import Sandbox
 from rollbox.schemas.errors import ConfigError, OverloadedError
 from rollbox.schemas.run import RunRequest
+from rollbox.serving.access import is_loopback
 from rollbox.tools.python_executor import PythonExecutorTool
 
 from .server_process import ServerProcess, processes_with, serving, until

@@ -10,11 +10,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rollbox.sandbox.admission import Admission
 from rollbox.sandbox.client import Sandbox
 from rollbox.sandbox.idempotency import Idempotency
 from rollbox.schemas.errors import SandboxError, ToolError
 from rollbox.schemas.run import RunRequest, RunResult, RunStatus
+from rollbox.serving.admission import Admission
 
 from .server_process import ServerProcess, processes_with, serving, until
 

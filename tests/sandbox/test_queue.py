@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rollbox.sandbox.admission import Admission
 from rollbox.sandbox.client import Sandbox
 from rollbox.schemas.errors import OverloadedError
 from rollbox.schemas.run import RunLimits, RunRequest
+from rollbox.serving.admission import Admission
 
 from .server_process import serving
 

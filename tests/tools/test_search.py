@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rollbox.retrieval import remote, shared_index
+from rollbox.retrieval import http_service, shared_index
 from rollbox.retrieval.bm25 import Bm25Index
 from rollbox.retrieval.cache import CachedRetriever
 from rollbox.retrieval.remote import RemoteRetriever
@@ -65,7 +65,7 @@ def hit(title: str, text: str, score: float = 1.0) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(http_service, "_FIRST_PAUSE_S", 0.001)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rollbox.retrieval import remote
+from rollbox.retrieval import http_service
 from rollbox.schemas.errors import InfraError, OverloadedError
 from rollbox.tools.search import SearchTool
 
@@ -37,7 +37,7 @@ class Engine:
 
 @pytest.fixture
 async def engine(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
-    monkeypatch.setattr(remote, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(http_service, "_FIRST_PAUSE_S", 0.001)
     made = Engine()
     await made.server.start_server()
     yield made

@@ -11,29 +11,34 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..schemas.errors import ConfigError, ErrorKind
 from .bearer import TOKEN_VARIABLE, check_token, environment_token
-from .settings import SandboxSettings
 
-OPEN_PATHS = frozenset({"/v1/health", "/v1/ping"})
+OPEN_PATHS = frozenset({"/v1/health", "/v1/ping", "/health"})
 """What needs no token: probes of an orchestrator have none, and learn nothing but that the server is up."""
 _LEAST_CHARS = 16
 
 
-def server_token(settings: SandboxSettings) -> str | None:
+def server_token(
+    host: str, token_file: str, insecure: bool, *, variable: str = TOKEN_VARIABLE, could: str = "run programs"
+) -> str | None:
     """The token that clients must show, from `token_file` or else the environment; None asks for none.
+
+    Args:
+        insecure: do without one even where others than this machine can connect.
+        could: what whoever connects could do then, for the error's text.
 
     Raises:
         ConfigError: it cannot be read or used, or there is none although others than this machine can connect.
     """
-    token = _from_file(settings.token_file) if settings.token_file else environment_token()
+    token = _from_file(token_file) if token_file else environment_token(variable)
     if token is not None:
         if len(token) < _LEAST_CHARS:
-            source = settings.token_file or TOKEN_VARIABLE
+            source = token_file or variable
             raise ConfigError(f"{source}: the token has {len(token)} characters; {_LEAST_CHARS} at least, {_HOW}")
         return token
-    if not settings.insecure and not is_loopback(settings.host):
+    if not insecure and not is_loopback(host):
         raise ConfigError(
-            f"host: {settings.host!r} can be reached from other machines, and no token is set: whoever connects could "
-            f"run programs. Set {TOKEN_VARIABLE} or --token-file ({_HOW}), or --insecure if something else guards it"
+            f"host: {host!r} can be reached from other machines, and no token is set: whoever connects could "
+            f"{could}. Set {variable} or --token-file ({_HOW}), or --insecure if something else guards it"
         )
     return None
 

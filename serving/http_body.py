@@ -29,7 +29,7 @@ async def read_model(request: Request, model: type[M]) -> M:
             return model.model_validate_json(body)
         return await asyncio.to_thread(model.model_validate_json, body)
     except ValidationError as error:
-        raise ToolError(describe(error), ErrorKind.ARGUMENTS) from error
+        raise ToolError(describe(error, model), ErrorKind.ARGUMENTS) from error
 
 
 class BodyCap:

@@ -1,4 +1,4 @@
-"""The bearer token of a sandbox server, as the server and its clients find it."""
+"""The bearer token of a server, as the server and its clients find it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from ..schemas.errors import ConfigError
 
 TOKEN_VARIABLE = "ROLLBOX_SANDBOX_TOKEN"
 """The environment variable that holds it. Never an option: a command line can be read by all users of a machine."""
+RETRIEVER_TOKEN_VARIABLE = "ROLLBOX_RETRIEVER_TOKEN"
+"""The same for the search server."""
 
 
-def environment_token() -> str | None:
-    """The token of the environment.
+def environment_token(variable: str = TOKEN_VARIABLE) -> str | None:
+    """The token that the environment holds in `variable`.
 
     Raises:
         ConfigError: it cannot be sent in a header.
     """
-    token = os.environ.get(TOKEN_VARIABLE, "").strip()
-    return check_token(token, TOKEN_VARIABLE) if token else None
+    token = os.environ.get(variable, "").strip()
+    return check_token(token, variable) if token else None
 
 
 def check_token(token: str, source: str) -> str:

@@ -1,0 +1,143 @@
+"""Builds the dense part of an index: embeds all passages, batch by batch, then makes the faiss index."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ...schemas.errors import ConfigError, InfraError
+from ..passages import Passage
+from .embedder import Embedder, EmbedderConfig
+from .manifest import (
+    MANIFEST,
+    PROBE_TEXT,
+    PROGRESS,
+    VECTORS,
+    DenseManifest,
+    PassageStore,
+    VectorRecord,
+    fingerprint_of,
+    read_record,
+    write_record,
+)
+from .nearest import Kind, build_nearest, import_faiss
+from .vectors import VectorWriter, map_vectors
+
+_CHUNK_ROWS = 1024
+_CHUNK_TIMEOUT_S = 3600.0
+Progress = Callable[[int, int], None]
+
+
+async def build_dense(
+    folder: Path,
+    store: PassageStore,
+    config: EmbedderConfig,
+    embedder: Embedder,
+    kind: Kind = "flat",
+    progress: Progress | None = None,
+) -> DenseManifest:
+    """Write the dense part to `folder`, or finish one that was begun; a kill loses 1,024 passages' work at most.
+
+    Memory is bounded, whatever the number of passages, except for the graph of `hnsw`. Vectors of the same model and
+    passages that are there already are kept: another `kind` is made from them.
+
+    Args:
+        folder: `dense/` in the index folder. config: what `embedder` was opened with.
+        progress: called with the passages done and all of them.
+
+    Raises:
+        ConfigError: `folder` holds vectors of another model, other prefixes or other passages; or the disk is full.
+        InfraError: the embedding server fails for good. Starting again goes on from there.
+    """
+    import_faiss()
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    record = await _begun(folder, store, config, embedder)
+    record = await _embed_all(folder, store, embedder, record, progress)
+    vectors = map_vectors(folder / VECTORS, record.passages, record.dimension)
+    await asyncio.to_thread(build_nearest, kind, folder, vectors)
+    manifest = DenseManifest(**record.model_dump(), kind=kind)
+    write_record(folder / MANIFEST, manifest)
+    return manifest
+
+
+def remove_dense(folder: Path) -> None:
+    """Delete the dense part, finished or not."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def embedded_text(passage: Passage, prefix: str) -> str:
+    """What of a passage is embedded."""
+    return f"{prefix}{passage.title}\n{passage.text}" if passage.title else prefix + passage.text
+
+
+def with_prefixes(config: EmbedderConfig, embedder: Embedder) -> EmbedderConfig:
+    """`config` with the model's own prefixes where none are given."""
+    query, passage = embedder.prefixes
+    return config.model_copy(
+        update={
+            "query_prefix": query if config.query_prefix is None else config.query_prefix,
+            "passage_prefix": passage if config.passage_prefix is None else config.passage_prefix,
+        }
+    )
+
+
+async def _begun(folder: Path, store: PassageStore, config: EmbedderConfig, embedder: Embedder) -> VectorRecord:
+    """The record of the vectors in `folder`, new where there are none."""
+    if not len(store):
+        raise ConfigError(f"{folder}: there are no passages to embed")
+    probe, _ = await embedder.embed([PROBE_TEXT], _CHUNK_TIMEOUT_S)
+    wanted = VectorRecord(
+        embedder=with_prefixes(config, embedder),
+        dimension=probe.shape[1],
+        passages=len(store),
+        fingerprint=fingerprint_of(store),
+        probe=[float(number) for number in probe[0]],
+    )
+    path = folder / PROGRESS
+    if not path.exists():
+        (folder / VECTORS).unlink(missing_ok=True)
+        write_record(path, wanted)
+        return wanted
+    begun = read_record(path, VectorRecord)
+    _check_goes_on(folder, begun, wanted)
+    return begun
+
+
+def _check_goes_on(folder: Path, begun: VectorRecord, wanted: VectorRecord) -> None:
+    same = {
+        "passages": (begun.fingerprint, wanted.fingerprint),
+        "model": (begun.model, wanted.model),
+        "dimension": (begun.dimension, wanted.dimension),
+        "query_prefix": (begun.embedder.query_prefix, wanted.embedder.query_prefix),
+        "passage_prefix": (begun.embedder.passage_prefix, wanted.embedder.passage_prefix),
+    }
+    for name, (old, new) in same.items():
+        if old != new:
+            raise ConfigError(
+                f"{folder}: was begun with another {name} ({old!r}, now {new!r}); give the same, or delete the folder"
+            )
+
+
+async def _embed_all(
+    folder: Path, store: PassageStore, embedder: Embedder, record: VectorRecord, progress: Progress | None
+) -> VectorRecord:
+    prefix = record.embedder.passage_prefix or ""
+    if progress is not None:
+        progress(record.rows_done, record.passages)
+    with VectorWriter(folder / VECTORS, record.dimension, record.rows_done) as writer:
+        while writer.rows < record.passages:
+            rows = range(writer.rows, min(writer.rows + _CHUNK_ROWS, record.passages))
+            passages = await asyncio.to_thread(store.passages_at, rows)
+            texts = [embedded_text(passage, prefix) for passage in passages]
+            vectors, _ = await embedder.embed(texts, _CHUNK_TIMEOUT_S)
+            if len(vectors) != len(rows):
+                raise InfraError(f"embedding model {record.model}: gave {len(vectors)} vectors for {len(rows)} texts")
+            writer.append(vectors)
+            writer.commit()
+            record = record.model_copy(update={"rows_done": writer.rows})
+            write_record(folder / PROGRESS, record)
+            if progress is not None:
+                progress(writer.rows, record.passages)
+    return record

@@ -1,0 +1,101 @@
+"""An embedding model in this process, by sentence-transformers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ...schemas.errors import ConfigError, InfraError
+from .embedder import Vectors, known_prefixes, unit_rows
+
+
+class SentenceModel:
+    """Embeds in a thread of its own, one batch at a time: forward passes side by side only take each other's cores.
+
+    Nothing is downloaded, and no code that comes with a model is run.
+
+    Args:
+        model: a folder, or a name whose files are in the Hugging Face cache. device: None takes a GPU where there is
+            one.
+
+    Raises:
+        ConfigError: it is neither, or cannot be loaded; or sentence-transformers is not installed.
+    """
+
+    def __init__(self, model: str, device: str | None = None, batch_size: int = 32) -> None:
+        self._name = model
+        self._batch_size = batch_size
+        self._model = _load(model, device)
+        self.prefixes = _own_prefixes(self._model) or known_prefixes(model)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embed")
+
+    async def embed(self, texts: Sequence[str], timeout_s: float) -> tuple[Vectors, int]:
+        """
+        Raises:
+            InfraError: the model failed, such as for want of memory, or took longer than `timeout_s` seconds.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await loop.run_in_executor(self._thread, self._embed, list(texts)), 0
+        except TimeoutError:
+            raise InfraError(
+                f"embedding model {self._name}: {len(texts)} texts took longer than {timeout_s:.3g} s"
+            ) from None
+        except (RuntimeError, ValueError) as error:
+            raise InfraError(f"embedding model {self._name}: {type(error).__name__}: {error}"[:500]) from error
+
+    async def aclose(self) -> None:
+        """Nothing to give back: the thread belongs to no event loop, and ends with the object."""
+
+    def _embed(self, texts: list[str]) -> Vectors:
+        # Without `prompt` the model's default one would come on top of the caller's prefix.
+        options = {"batch_size": self._batch_size, "convert_to_numpy": True, "show_progress_bar": False, "prompt": ""}
+        return unit_rows(self._model.encode(texts, **options))
+
+
+def _own_prefixes(model: Any) -> tuple[str, str] | None:
+    """The prompts that come with the model; None where it has none for queries and passages."""
+    prompts: dict[str, str] = model.prompts or {}
+    query = prompts.get("query", "")
+    passage = prompts.get("document", "") or prompts.get("passage", "")
+    return (query, passage) if query or passage else None
+
+
+def _load(model: str, device: str | None) -> Any:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise ConfigError(
+            "embedding models in this process need sentence-transformers: pip install 'rollbox[dense]'"
+        ) from error
+    folder = Path(model).expanduser()
+    where = str(folder) if folder.is_dir() else model
+    try:
+        # Even where the network is there: a server that starts must not depend on a hub, or fetch another revision.
+        with _no_progress_bar():
+            return SentenceTransformer(where, device=device, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        if folder.is_dir():
+            raise ConfigError(f"embedding model {model}: cannot be loaded: {error}"[:500]) from error
+        raise ConfigError(
+            f"embedding model {model!r}: is no folder, and is not in the Hugging Face cache; nothing is downloaded "
+            f"here: run `hf download {model}` first, or give a folder"
+        ) from error
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

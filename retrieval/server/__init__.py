@@ -1,0 +1,1 @@
+"""The search server: `rollbox retriever serve`."""

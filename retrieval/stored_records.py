@@ -1,0 +1,30 @@
+"""Hits of engines that keep passages as records of fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .corpus_records import BadRecordError, passage_of_record
+from .http_service import BadReplyError
+from .passages import Hit
+
+_SHOWN_CHARS = 300
+
+
+def hit_of_record(name: Any, record: dict[str, Any], score: Any) -> Hit:
+    """
+    Args:
+        name: what the engine calls the record, for records without an `id` of their own.
+        record: has `contents`, or `title` and `text`.
+
+    Raises:
+        BadReplyError: it is no passage, or the score no number. Asking again is no use.
+    """
+    fields = {"id": name} | {key: value for key, value in record.items() if value is not None}
+    try:
+        passage = passage_of_record(fields)
+    except BadRecordError as error:
+        raise BadReplyError(f"document {fields['id']!r}: {error}"[:_SHOWN_CHARS], retry_after_s=None) from None
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise BadReplyError(f"document {passage.id!r} with a score that is no number", retry_after_s=None)
+    return Hit.of(passage, float(score))

@@ -1,0 +1,165 @@
+"""Every form in which a corpus comes, and every way in which one is damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from rollbox.retrieval import corpus_records
+from rollbox.retrieval.corpus_records import BadRecordError, RecordReader
+from rollbox.retrieval.index.corpus_files import CorpusFile, corpus_files, corpus_state
+from rollbox.retrieval.passages import Passage
+from rollbox.schemas.errors import ConfigError
+
+from .corpora import records
+
+RECORDS = records(2500)
+LINES = "".join(f"{json.dumps(record)}\n" for record in RECORDS).encode()
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def parquet(path: Path) -> None:
+    # In groups of rows smaller than what is read at a time.
+    pa.parquet.write_table(pa.Table.from_pylist(RECORDS), path, row_group_size=700)
+
+
+FORMS: dict[str, Callable[[Path], object]] = {
+    "c.jsonl": lambda path: path.write_bytes(LINES),
+    "bom.jsonl": lambda path: path.write_bytes(b"\xef\xbb\xbf" + LINES),
+    "crlf.ndjson": lambda path: path.write_bytes(LINES.replace(b"\n", b"\r\n")),
+    "last.jsonl": lambda path: path.write_bytes(LINES.rstrip()),
+    "lines.json": lambda path: path.write_bytes(LINES),
+    "array.json": lambda path: path.write_text(json.dumps(RECORDS, indent=2)),
+    "bom-array.json": lambda path: path.write_bytes(b"\xef\xbb\xbf\n " + json.dumps(RECORDS).encode()),
+    "array.json.gz": lambda path: path.write_bytes(gzip.compress(json.dumps(RECORDS).encode())),
+    "c.jsonl.gz": lambda path: path.write_bytes(gzip.compress(LINES)),
+    "members.jsonl.gz": lambda path: path.write_bytes(gzip.compress(LINES[:9000]) + gzip.compress(LINES[9000:])),
+    "c.jsonl.zst": lambda path: path.write_bytes(zstd(LINES)),
+    "frames.jsonl.zst": lambda path: path.write_bytes(zstd(LINES[:9000]) + zstd(LINES[9000:])),
+    "c.parquet": parquet,
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("skip", [0, 1, 999, 1000, 1001, 2500])
+def test_a_form_is_read_from_anywhere(tmp_path: Path, name: str, skip: int) -> None:
+    FORMS[name](tmp_path / name)
+    reader = RecordReader(tmp_path / name)
+    assert list(reader.records(skip)) == RECORDS[skip:]
+    assert reader.number == 2500
+
+
+def test_titles_and_texts_are_kept_as_search_r1_would_send_them(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    contents = ['"A"\nalpha', "B\nbeta ", "gamma", '"D"\n\n delta', "é\n\U0001f600"]
+    path.write_text("\n\n".join(json.dumps({"id": i, "contents": text}) for i, text in enumerate(contents)))
+    passages = [passage for passage in RecordReader(path).passages() if isinstance(passage, Passage)]
+    assert [passage.contents for passage in passages] == contents
+    assert [(passage.title, passage.text) for passage in passages[:4]] == [
+        ("A", "alpha"),
+        ("B", "beta"),
+        ("", "gamma"),
+        ("D", "delta"),
+    ]
+
+
+def test_bad_records_are_told_and_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_records, "_MAX_LINE_BYTES", 10_000)
+    fine = b'{"id": 1, "contents": "fine"}'
+    bad = [b"{", b"\xff\xfe", b"[" * 9_000, b'"' + b"x" * 50_000 + b'"', b"null", b'{"id": true, "text": "x"}', b"{}"]
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(b"\n".join([fine, *bad, b"", fine]))
+    reader = RecordReader(path)
+    found = [(reader.number, passage) for passage in reader.passages()]
+    assert [number for number, passage in found if isinstance(passage, Passage)] == [1, 10]
+    reasons = [str(passage) for _, passage in found if isinstance(passage, BadRecordError)]
+    starts = [
+        "not JSON",
+        "not UTF-8",
+        "not JSON",
+        "the line is longer",
+        "must be an object",
+        "id: must be",
+        "id: must be",
+    ]
+    assert len(reasons) == len(starts)
+    assert all(reason.startswith(start) for reason, start in zip(reasons, starts, strict=True)), reasons
+
+
+def test_rows_without_a_value_are_bad_records(tmp_path: Path) -> None:
+    rows = [
+        {"id": "1", "title": None, "text": "fine"},
+        {"id": None, "title": "T", "text": "x"},
+        {"id": "3", "text": None},
+    ]
+    pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "c.parquet")
+    first, *others = RecordReader(tmp_path / "c.parquet").passages()
+    assert first == Passage("1", "", "fine")
+    assert [type(other) for other in others] == [BadRecordError, BadRecordError]
+
+
+DAMAGED = {
+    "cut.jsonl.gz": gzip.compress(LINES)[:-2000],
+    "no.jsonl.gz": b"not gzip at all",
+    "flipped.jsonl.gz": bytes(b ^ (i == 200) for i, b in enumerate(gzip.compress(LINES))),
+    "cut.jsonl.zst": zstd(LINES)[:-500],
+    "no.jsonl.zst": b"not zstd at all",
+    "cut.json": json.dumps(RECORDS).encode()[:-100],
+    "trailing.json": json.dumps(RECORDS).encode() + b"]",
+    "no.parquet": b"not parquet at all",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_named_and_not_taken_for_its_beginning(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(DAMAGED[name])
+    with pytest.raises(ConfigError, match=f"corpus .*{name}: ") as caught:
+        list(RecordReader(tmp_path / name).records())
+    assert "\n" not in str(caught.value)
+
+
+def test_folders_globs_and_files(tmp_path: Path) -> None:
+    for name in ("b/2.jsonl", "b/1.json.gz", "b/notes.txt", "b/.cache/3.jsonl", "a.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    names = [str(tmp_path / "b"), str(tmp_path / "*.parquet"), str(tmp_path / "b" / "2.jsonl")]
+    found = [str(path.relative_to(tmp_path)) for path in corpus_files(names, tmp_path / "index")]
+    assert found == ["b/1.json.gz", "b/2.jsonl", "a.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("absent.jsonl", "no such file"), ("*.zip", "no such file"), ("x.txt", "must end"), ("", "holds no")],
+)
+def test_what_is_no_corpus(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "x.txt").touch()
+    with pytest.raises(ConfigError, match=said):
+        corpus_files([str(tmp_path / name)], tmp_path / "index")
+
+
+def test_a_change_of_the_corpus_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(LINES)
+    file = CorpusFile.of(path)
+    assert corpus_state([file]) == ("unchanged", [])
+    path.touch()
+    assert corpus_state([file]) == ("unchanged", [])
+    path.write_bytes(LINES.replace(b"word7 ", b"word8 "))
+    assert corpus_state([file]) == ("changed", [f"{path} has other contents"])
+    path.write_bytes(LINES[:-1])
+    assert corpus_state([file]) == ("changed", [f"{path} has {len(LINES) - 1} bytes, and had {len(LINES)}"])
+    path.unlink()
+    assert corpus_state([file]) == ("absent", [])
