@@ -60,7 +60,7 @@ def add_dense(corpus: Sequence[str], out: Path, request: DenseRequest) -> None:
     from ..retrieval.local_backends import DENSE
 
     index = open_index(out)
-    if [str(path.resolve()) for path in corpus_files(corpus)] != [file.path for file in index.manifest.corpus]:
+    if [str(path.resolve()) for path in corpus_files(corpus, out)] != [file.path for file in index.manifest.corpus]:
         raise ConfigError(f"index {out}: is there already, and of another corpus; --restart builds it again")
     if index.corpus == "changed":
         raise ConfigError(f"index {out}: {index.corpus_changes[0]}; build it again with --restart")
