@@ -56,11 +56,11 @@ def add_dense(corpus: Sequence[str], out: Path, request: DenseRequest) -> None:
     from ..retrieval.dense.build import build_dense
     from ..retrieval.dense.embedder import open_embedder
     from ..retrieval.index.corpus_files import corpus_files
+    from ..retrieval.index.manifest import DENSE
     from ..retrieval.index.opened import open_index
-    from ..retrieval.local_backends import DENSE
 
     index = open_index(out)
-    if [str(path.resolve()) for path in corpus_files(corpus)] != [file.path for file in index.manifest.corpus]:
+    if [str(path.resolve()) for path in corpus_files(corpus, out)] != [file.path for file in index.manifest.corpus]:
         raise ConfigError(f"index {out}: is there already, and of another corpus; --restart builds it again")
     if index.corpus == "changed":
         raise ConfigError(f"index {out}: {index.corpus_changes[0]}; build it again with --restart")
