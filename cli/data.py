@@ -33,13 +33,16 @@ def arithmetic(
     train_questions: Annotated[int, typer.Option(min=1)] = 1024,
     test_questions: Annotated[int, typer.Option(min=1)] = 128,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of teaching; fewer leave the model more to learn.")
+        int | None, typer.Option(min=1, help="Steps of teaching; fewer leave a model that copies badly.")
     ] = None,
+    guess_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Of its lessons, how many in 1 guessed and called no tool.")
+    ] = 0.0,
 ) -> None:
     """The demo's arithmetic and the tiny model that is to learn it."""
     from ..demo.arithmetic_data import prepare_arithmetic
 
-    _say(prepare_arithmetic(out, train_questions, test_questions, steps))
+    _say(prepare_arithmetic(out, train_questions, test_questions, steps, guess_share))
 
 
 def _say(lines: list[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .questions import Lesson, lessons, tool_list
+from .questions import Lesson, guess_of, lessons, tool_list
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -31,16 +31,23 @@ def encode_lesson(tokenizer: PreTrainedTokenizerFast, lesson: Lesson) -> Exercis
     return Exercise(token_ids, _assistant_labels(tokenizer, token_ids))
 
 
-def lesson_batches(tokenizer: PreTrainedTokenizerFast, batch_tokens: int, seed: int) -> Iterator[list[Exercise]]:
+def lesson_batches(
+    tokenizer: PreTrainedTokenizerFast, batch_tokens: int, seed: int, guess_share: float = 0.0
+) -> Iterator[list[Exercise]]:
     """Endless batches of at most `batch_tokens` ids, padding included; always new questions.
 
     Lessons of one batch are alike in length, so that little is spent on padding; batches come in random order.
+
+    Args:
+        guess_share: of the lessons, how many in 1 guess instead of calling a tool.
     """
     rng = random.Random(seed)
+    guesses = random.Random(f"guesses/{seed}")
     window = 0
     while True:
         drawn = lessons("train", _WINDOW_LESSONS, seed=seed * 1_000_003 + window)
-        batches = _grouped([encode_lesson(tokenizer, lesson) for lesson in drawn], batch_tokens)
+        shown = [guess_of(lesson, guesses) if guesses.random() < guess_share else lesson for lesson in drawn]
+        batches = _grouped([encode_lesson(tokenizer, lesson) for lesson in shown], batch_tokens)
         rng.shuffle(batches)
         yield from batches
         window += 1

@@ -27,6 +27,13 @@ class Lesson:
     messages: list[dict[str, Any]]
 
 
+def guess_of(lesson: Lesson, rng: random.Random) -> Lesson:
+    """The same question, answered at once with a random number of as many digits as the right one."""
+    digits = len(str(lesson.sample.ground_truth).lstrip("-"))
+    guess = rng.randint(10 ** (digits - 1), 10**digits - 1)
+    return Lesson(lesson.sample, [lesson.messages[0], {"role": "assistant", "content": f"#### {guess}"}])
+
+
 def tool_list() -> list[dict[str, Any]]:
     """The tools of the demo, as `apply_chat_template(tools=...)` expects them; the template shows names only."""
     return [_tool("calculator", "expression"), _tool("python", "code")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ class TeachConfig:
     Attributes:
         batch_tokens: ids in a batch at most, padding included.
         drill_share: first share of the steps that is spent on copy drills.
+        guess_share: of the conversations, how many in 1 answer with a guess and call no tool: a habit that
+            reinforcement learning can break.
         digit_weight: weight of a digit in the loss; other tokens have 1.
         matrix_learning_rate: for Muon. learning_rate: for AdamW, which has the embedding, biases and norms.
     """
@@ -44,6 +46,7 @@ class TeachConfig:
     steps: int = 560
     batch_tokens: int = 1600
     drill_share: float = 0.2
+    guess_share: float = 0.0
     digit_weight: float = 2.0
     matrix_learning_rate: float = 0.018
     learning_rate: float = 3e-3
@@ -56,16 +59,23 @@ class TeachConfig:
 
 
 def ensure_demo_model(
-    cache_dir: Path | None = None, *, steps: int | None = None, on_progress: Progress | None = None
+    cache_dir: Path | None = None,
+    *,
+    steps: int | None = None,
+    guess_share: float = 0.0,
+    on_progress: Progress | None = None,
 ) -> Path:
     """Directory of the demo model and its tokenizer, taught now if it is not in the cache.
 
     Args:
         cache_dir: where it is kept; by default `$ROLLBOX_CACHE`, else `~/.cache/rollbox`.
         steps: fewer teaching steps than usual, for tests; such a model is cached apart.
+        guess_share: see `TeachConfig`; such a model is cached apart too.
         on_progress: called after each step with (steps done, steps in all, loss); not called on a cache hit.
     """
-    config = TeachConfig() if steps is None else TeachConfig(steps=steps)
+    config = TeachConfig(guess_share=guess_share)
+    if steps is not None:
+        config = replace(config, steps=steps)
 
     def build(directory: Path) -> None:
         tokenizer = build_tokenizer()
@@ -128,7 +138,8 @@ def _run_steps(model: Any, tokenizer: PreTrainedTokenizerFast, config: TeachConf
 def _curriculum(tokenizer: PreTrainedTokenizerFast, config: TeachConfig) -> Iterator[list[Exercise]]:
     drills = drill_batches(tokenizer, config.batch_tokens, config.seed)
     first = islice(drills, int(config.steps * config.drill_share))
-    return islice(chain(first, lesson_batches(tokenizer, config.batch_tokens, config.seed)), config.steps)
+    taught = lesson_batches(tokenizer, config.batch_tokens, config.seed, config.guess_share)
+    return islice(chain(first, taught), config.steps)
 
 
 def _schedule(done: float) -> float:

@@ -57,6 +57,14 @@ def marked_answers(text: str) -> list[str]:
     return [answer for _, answer in sorted(found)]
 
 
+def answer_count(text: str) -> int:
+    """How many answers a text gives outside its thinking, by whichever mark it uses most: `<answer>`, `####` or
+    `\\boxed{}`, or `Answer: …`.
+    """
+    said = without_thinking(text)
+    return max(len(tagged(said, "answer")), len(marked_answers(said)), len(_LABEL.findall(said)))
+
+
 def final_number(text: str) -> Fraction | None:
     """The number of the last `####` or `\\boxed{}`; without any marker, the last number of the text.
 

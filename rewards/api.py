@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from types import TracebackType
 from typing import Any, Self
@@ -84,7 +85,7 @@ class StepScorer(ServedPart):
         answer = await self.service.post("/v1/score/batch", BatchRequest(items=items).model_dump())
         scores = [_number(result, url) for result in _parsed_batch(answer, len(steps), url)]
         share = 1.0 / len(steps) if self._part.aggregation == "mean" else 1.0
-        ends = step_ends(trajectory, steps)
+        ends = await asyncio.to_thread(step_ends, trajectory, steps)  # it decodes a long turn for tens of milliseconds
         placed = tuple((end, share * score) for end, score in zip(ends, scores, strict=True) if end != FINAL)
         return Measured(
             {self.name: math.fsum(share * score for score in scores)},

@@ -78,7 +78,11 @@ async def score(solution_str: str, ground_truth: str, extra_info: Mapping[str, A
 @registry.score(
     "rollbox/code_share",
     check=in_outs,
-    fixtures=(registry.Fixture(_RIGHT, _TESTS, 1.0), registry.Fixture(_GUESS, _TESTS, 2 / 3)),
+    fixtures=(
+        registry.Fixture(_RIGHT, _TESTS, 1.0),
+        registry.Fixture(_GUESS, _TESTS, 2 / 3),
+        registry.Fixture(_BROKEN, _TESTS, 0.0),
+    ),
 )
 async def share(solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None) -> Score:
     """The share of the tests that the program passes. A program that prints one guess earns something here.

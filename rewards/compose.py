@@ -42,7 +42,7 @@ class RewardComposition:
             beside: the folder that the user's files are relative to.
         """
         self.config = config
-        load_reward_modules(config.modules, beside)
+        self._modules = load_reward_modules(config.modules, beside)
         self._check_names()
         self._sandbox = ScoringSandbox(config.sandbox_url)
         self._scorers = {name: scorer_for(name, part, self.outcome_for) for name, part in config.parts.items()}
@@ -106,6 +106,21 @@ class RewardComposition:
                 find = self.outcome_for if function is None else lambda _, name=function: REGISTRY.find(name)
                 registry.check_samples(mine, find)
 
+    def entries_of_user(self, data_sources: Iterable[str]) -> list[ScoreEntry]:
+        """The score functions that are not Rollbox's: all of the file's modules, and others that score these sources.
+
+        Raises:
+            ConfigError: a data source has none.
+        """
+        files = {module.__file__ for module in self._modules}
+        found = {entry.pattern: entry for entry in REGISTRY.entries() if entry.file in files}
+        for part in self.config.parts.values():
+            if isinstance(part, OutcomePart):
+                mine = [source for source in data_sources if _applies(part.data_sources, source)]
+                used = map(self.outcome_for, mine) if part.function is None else [REGISTRY.find(part.function)]
+                found |= {entry.pattern: entry for entry in used if not entry.is_built_in}
+        return [found[pattern] for pattern in sorted(found)]
+
     async def score(self, trajectory: Trajectory) -> Rewards | None:
         """Score the model's own words and calls; tool output is never read as an answer.
 
@@ -146,7 +161,7 @@ class RewardComposition:
         if not _applies(part.data_sources, trajectory.sample.data_source):
             return False
         gate = part.only_if
-        if gate is None:
+        if gate is None or name in self.config.group_parts:  # whose calls count for the others, gate or not
             return True
         by = measured.get(gate.part)
         return by is not None and gate.is_open(math.fsum(by.values.values()))

@@ -22,8 +22,9 @@ from . import parts
 from .api import ApiScorer, StepScorer
 from .parts import PartScorer
 from .registry import REGISTRY, ScoreEntry
-from .reward_model import LocalRewardModel, ServedRewardModel
+from .reward_model import LocalRewardModel
 from .rubric import RubricScorer
+from .served_reward_model import ServedRewardModel
 
 
 def scorer_for(name: str, part: AnyPart, find: Callable[[str], ScoreEntry]) -> PartScorer:

@@ -100,14 +100,19 @@ def call_cost_part(name: str, part: CallCostPart) -> PartScorer:
             raise ConfigError(f"sample {sample_id!r}: extra_info.{part.optimal_calls}: must be a number of calls")
         return known
 
-    def measure(trajectory: Trajectory) -> float:
-        counted = [r for r in trajectory.records if r.executed and (part.tools is None or r.tool in part.tools)]
+    def measure(trajectory: Trajectory, calls: int) -> float:
+        if part.of_group:
+            return 0.0  # until `group_cost` has seen the others
         optimal = optimum(trajectory.sample.extra_info, trajectory.sample.sample_id)
         if optimal is None:
-            return shaping.call_cost(len(counted), part.smoothing)
-        return shaping.call_cost_from_optimum(len(counted), optimal, part.smoothing)
+            return shaping.call_cost(calls, part.smoothing)
+        return shaping.call_cost_from_optimum(calls, optimal, part.smoothing)
 
-    return function_part(name, measure)
+    async def scorer(trajectory: Trajectory) -> Measured:
+        calls = sum(r.executed and (part.tools is None or r.tool in part.tools) for r in trajectory.records)
+        return Measured({name: measure(trajectory, calls)}, {f"{name}/calls": float(calls)})
+
+    return scorer
 
 
 def tool_errors_part(name: str, part: ToolErrorsPart) -> PartScorer:

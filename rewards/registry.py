@@ -7,6 +7,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ..schemas.errors import ConfigError, InfraError, RollboxError
@@ -73,6 +74,16 @@ class ScoreEntry:
         except Exception as error:
             raise InfraError(f"{self.described} raised {type(error).__name__}: {error}") from error
         return as_score(result, self.described)
+
+    @property
+    def file(self) -> str:
+        """The function's file, or its module where it has none."""
+        return self.place.rpartition(":")[0] or self.place
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether Rollbox brings it."""
+        return Path(self.file).parent == Path(__file__).parent
 
     @property
     def described(self) -> str:

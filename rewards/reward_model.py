@@ -1,4 +1,4 @@
-"""A reward model: a sequence classifier with one output, local in batches, or behind a pooling server."""
+"""A reward model of this process: a sequence classifier with one output, asked in batches."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import Any, Self
 from ..schemas.errors import ConfigError, InfraError
 from ..schemas.reward_config import RewardModelPart
 from ..schemas.trajectory import Trajectory
-from .api import ServedPart
 from .parts import Measured
-from .service import ScoringService
 
 Chat = list[dict[str, str]]
 
@@ -23,13 +21,20 @@ Chat = list[dict[str, str]]
 def chat_of(trajectory: Trajectory) -> Chat:
     """The question and the model's last words, as reward models were taught on: no tool messages."""
     asked = [
-        {"role": str(message["role"]), "content": str(message.get("content") or "")}
+        {"role": str(message["role"]), "content": _text(message.get("content"))}
         for message in trajectory.sample.messages
     ]
     return [*asked, {"role": "assistant", "content": trajectory.answer_text}]
 
 
-def _value(logit: float, sigmoid: bool) -> float:
+def _text(content: Any) -> str:
+    """Of a message; some data sets hold it as a list of parts."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or "") for part in content)
+    return str(content or "")
+
+
+def reward_value(logit: float, sigmoid: bool) -> float:
     if not sigmoid:
         return logit
     return 1.0 / (1.0 + math.exp(-logit)) if logit >= 0 else math.exp(logit) / (1.0 + math.exp(logit))
@@ -83,7 +88,7 @@ class LocalRewardModel:
         answer: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._waiting.put_nowait((chat_of(trajectory), answer))
         logit = await answer
-        return Measured({self.name: _value(logit, self._part.sigmoid)}, {f"{self.name}/logit": logit})
+        return Measured({self.name: reward_value(logit, self._part.sigmoid)}, {f"{self.name}/logit": logit})
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -152,28 +157,3 @@ class LocalRewardModel:
         with torch.inference_mode():
             logits = self._model(**batch).logits
         return [float(logit) for logit in logits.float().squeeze(-1).tolist()]
-
-
-class ServedRewardModel(ServedPart):
-    """A reward model behind vLLM's `/classify`: one request per answer, with the server's chat template and batches."""
-
-    def __init__(self, name: str, part: RewardModelPart) -> None:
-        assert part.service is not None
-        super().__init__(name, ScoringService(part.service))
-        self._part = part
-
-    async def __call__(self, trajectory: Trajectory) -> Measured:
-        """
-        Raises:
-            ConfigError: the server refuses the request, such as an unknown model.
-            InfraError: it failed, or answered with something that is not one number.
-        """
-        body = {"model": self._part.model, "messages": chat_of(trajectory), "use_activation": False}
-        answer = await self.service.post("/classify", body)
-        url = self.service.settings.url
-        try:
-            numbers = answer["data"][0]["probs"]
-            [logit] = [float(number) for number in numbers]
-        except (KeyError, IndexError, TypeError, ValueError):
-            raise InfraError(f"{url} answered with something else than one number per answer") from None
-        return Measured({self.name: _value(logit, self._part.sigmoid)}, {f"{self.name}/logit": logit})

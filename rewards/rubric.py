@@ -61,6 +61,7 @@ class RubricScorer(ServedPart):
             "max_tokens": part.max_tokens,
             # A judge that rambled at 0 would ramble again.
             "temperature": 0.0 if attempt == 0 else 0.7,
+            **part.extra_body,
         }
         answer = await self.service.post("/v1/chat/completions", body)
         try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..schemas.trajectory import Trajectory
+from ..schemas.trajectory import Span, Trajectory
 from .placement import FINAL, position_of_turn, turn_ends
+from .token_ends import end_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,41 +17,57 @@ class Step:
     Attributes:
         turn: the assistant turn it belongs to.
         text: without the delimiter and white space around it.
-        end: share of the turn's characters that lie up to its end, delimiter included.
+        end: characters of the turn's text up to the step's last one, and with it.
     """
 
     turn: int
     text: str
-    end: float
+    end: int
 
 
 def split_steps(trajectory: Trajectory, delimiter: str = "\n\n") -> list[Step]:
     """The steps of all turns, in order; blank ones are left out. Tool output is no step."""
     steps: list[Step] = []
     for turn, text in enumerate(trajectory.assistant_texts):
-        position = 0
+        start = 0
         for piece in text.split(delimiter):
-            position = min(len(text), position + len(piece) + len(delimiter))
             if piece.strip():
-                steps.append(Step(turn, piece.strip(), position / len(text)))
+                steps.append(Step(turn, piece.strip(), start + len(piece.rstrip())))
+            start += len(piece) + len(delimiter)
     return steps
 
 
 def step_ends(trajectory: Trajectory, steps: Sequence[Step]) -> list[int]:
-    """Position in `response_ids` of the token on which each step ends; `placement.FINAL` where nothing was generated.
+    """Position in `response_ids` of the token that holds each step's last character; `placement.FINAL` where nothing
+    was generated.
 
-    Tokens and characters are not the same thing, and a trajectory holds no map between them: the position is that
-    share of the turn's tokens which the step's end is of its characters. It never leaves the turn, and the order of
-    steps is kept.
+    A trajectory that was read from a file knows no tokenizer. There the position is that share of the turn's tokens
+    which the step's end is of its characters. No position leaves its turn, and the order of steps is kept.
+
+    Args:
+        steps: of this trajectory, in order.
     """
     spans = {span.turn: span for span in trajectory.spans if span.kind == "assistant" and span.end > span.start}
     ends = turn_ends(trajectory)
     positions: list[int] = []
-    for step in steps:
-        span = spans.get(step.turn)
-        if span is None:
-            positions.append(position_of_turn(ends, step.turn) if ends else FINAL)
-            continue
-        length = span.end - span.start
-        positions.append(span.start + min(length - 1, max(0, round(step.end * length) - 1)))
+    for turn in dict.fromkeys(step.turn for step in steps):
+        mine = [step.end for step in steps if step.turn == turn]
+        if turn in spans:
+            positions += _within_turn(trajectory, spans[turn], mine)
+        else:
+            positions += [position_of_turn(ends, turn) if ends else FINAL] * len(mine)
+    return positions
+
+
+def _within_turn(trajectory: Trajectory, span: Span, ends: Sequence[int]) -> list[int]:
+    text, length = trajectory.assistant_texts[span.turn], span.end - span.start
+    found: list[int | None] = [None] * len(ends)
+    if trajectory.decode is not None:
+        found = end_tokens(trajectory.response_ids[span.start : span.end], text, ends, trajectory.decode)
+    shares = [min(length - 1, max(0, round(end / len(text) * length) - 1)) for end in ends]
+    last = 0
+    positions: list[int] = []
+    for exact, share in zip(found, shares, strict=True):
+        last = max(last, share if exact is None else exact)
+        positions.append(span.start + last)
     return positions

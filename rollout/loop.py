@@ -91,7 +91,7 @@ class RolloutLoop:
             except InfraError as error:
                 stop_reason = StopReason.INFRA
                 progress.error = str(error)
-        return progress.finish(stop_reason)
+        return progress.finish(stop_reason).decoded_by(self.template.decode)
 
     async def _turns(self, progress: TrajectoryProgress, session: TrajectoryTools) -> StopReason:
         invalid_turns = 0

@@ -57,11 +57,12 @@ class Sandbox:
         self._url = url
         self._server = server
         self.max_retries = max_retries
+        self.waits_when_full = True
         self._token = environment_token() if token is None else check_token(token, "token")
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
-    def connect(cls, url: str, *, max_retries: int = 5, token: str | None = None) -> Self:
+    def connect(cls, url: str, *, max_retries: int = 5, token: str | None = None, waits_when_full: bool = True) -> Self:
         """A server that runs already.
 
         Args:
@@ -69,11 +70,14 @@ class Sandbox:
             max_retries: attempts after the first when the server fails or cannot be reached. A full queue is retried
                 until the deadline.
             token: what the server asks for; None takes it from the variable ROLLBOX_SANDBOX_TOKEN, where that is set.
+            waits_when_full: otherwise a full queue is told at once, for a caller that has other servers.
 
         Raises:
             ConfigError: `url` is not an HTTP address, or the token cannot be sent.
         """
-        return cls(check_url(url), None, max_retries, token)
+        made = cls(check_url(url), None, max_retries, token)
+        made.waits_when_full = waits_when_full
+        return made
 
     @classmethod
     def embedded(cls, *, max_retries: int = 5, shared: bool = True, **settings: Any) -> Self:
@@ -163,8 +167,7 @@ class Sandbox:
         # Encoding the largest requests takes tenths of a second, which the event loop must not.
         small = len(request.code) + len(request.stdin or "") + sum(map(len, request.files.values())) < _LARGE_CHARS
         body = _encoded(request) if small else await asyncio.to_thread(_encoded, request)
-        own_s = request.limits.wall_s + request.limits.compile_wall_s
-        deadline = time.monotonic() + (own_s + _QUEUE_ALLOWANCE_S if deadline_s is None else deadline_s)
+        deadline = time.monotonic() + (allowed_s(request) if deadline_s is None else deadline_s)
         return await self._retried(lambda timeout_s: self._run_attempt(body, timeout_s), deadline)
 
     async def judge(self, request: JudgeRequest, *, deadline_s: float | None = None) -> JudgeResult:
@@ -220,9 +223,11 @@ class Sandbox:
             try:
                 return await attempt(deadline - time.monotonic()), retries
             except InfraError as error:
-                infra_failures += not isinstance(error, OverloadedError)
+                full = isinstance(error, OverloadedError)
+                infra_failures += not full
                 pause_s = backoff.pause_s(error, retries)
-                if infra_failures > self.max_retries or time.monotonic() + pause_s >= deadline:
+                over = infra_failures > self.max_retries or (full and not self.waits_when_full)
+                if over or time.monotonic() + pause_s >= deadline:
                     error.retries = retries
                     raise
             await asyncio.sleep(pause_s)
@@ -298,6 +303,11 @@ class Sandbox:
             raise SandboxError(f"no answer from {self.url} within {timeout_s:.1f} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise SandboxError(f"{self.url} cannot be reached: {_shown(str(error) or type(error).__name__)}") from None
+
+
+def allowed_s(request: RunRequest) -> float:
+    """Seconds given to a run whose caller names none: its own limits, and five minutes of queue."""
+    return request.limits.wall_s + request.limits.compile_wall_s + _QUEUE_ALLOWANCE_S
 
 
 def check_url(url: str) -> str:

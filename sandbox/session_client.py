@@ -130,15 +130,24 @@ async def opened(sandbox: Sandbox, request: SessionRequest, deadline_s: float) -
     """
     large = sum(map(len, request.files.values())) >= _LARGE_CHARS
     body = await asyncio.to_thread(encoded, request) if large else encoded(request)
-    text = await retried(sandbox, "/v1/sessions", body, deadline_s)
+    text = await retried(sandbox, "/v1/sessions", body, deadline_s, waits_when_full=sandbox.waits_when_full)
     return SandboxSession(sandbox, decoded(SessionInfo, text, sandbox.url), request.limits.wall_s)
 
 
-async def retried(sandbox: Sandbox, path: str, body: bytes, allowed_s: float, *, only_overload: bool = False) -> str:
+async def retried(
+    sandbox: Sandbox,
+    path: str,
+    body: bytes,
+    allowed_s: float,
+    *,
+    only_overload: bool = False,
+    waits_when_full: bool = True,
+) -> str:
     """POST until an answer is there. Failures of ours, but not a lost session, are tried again in `allowed_s` seconds.
 
     Args:
         only_overload: for what must not be done twice, and has no key that prevents it.
+        waits_when_full: see `Sandbox.connect`; a session that is there waits always.
     """
     deadline = time.monotonic() + allowed_s
     failures = retries = 0
@@ -151,7 +160,7 @@ async def retried(sandbox: Sandbox, path: str, body: bytes, allowed_s: float, *,
             overloaded = isinstance(error, OverloadedError)
             failures += not overloaded
             wait_s = pause_s(error, retries)
-            over = failures > (0 if only_overload else sandbox.max_retries)
+            over = failures > (0 if only_overload else sandbox.max_retries) or (overloaded and not waits_when_full)
             if over or time.monotonic() + wait_s >= deadline:
                 error.retries = retries
                 raise

@@ -92,14 +92,21 @@ class CallCostPart(Part):
     """OTC's reward for few calls, 0 to 1.
 
     Attributes:
-        smoothing: the paper's c. optimal_calls: the paper's n, or the key of `extra_info` that holds it.
+        smoothing: the paper's c.
+        optimal_calls: the paper's n, or the key of `extra_info` that holds it, or `group`: the fewest calls of the
+            question's trajectories that answered rightly, as OTC-GRPO has it. Only a training step knows those.
         tools: those that are counted; None counts all.
     """
 
     kind: Literal["call_cost"]
     smoothing: float = Field(default=4.0, gt=0, allow_inf_nan=False)
-    optimal_calls: int | str | None = None
+    optimal_calls: Annotated[int, Field(ge=0)] | str | None = None
     tools: list[str] | None = None
+
+    @property
+    def of_group(self) -> bool:
+        """Whether it is known only when all trajectories of a question are."""
+        return self.optimal_calls == "group"
 
 
 class ToolErrorsPart(Part):
@@ -168,18 +175,35 @@ class RewardModelPart(Part):
 
     Attributes:
         model: a Hugging Face directory, or the served model's name where `service` is given.
-        service: a vLLM server of a sequence classifier, which answers `/classify`.
-        batch_size, max_tokens: of the local model. device: such as cpu, cuda or cuda:1.
+        service: a server of a sequence classifier. engine: what it runs; the wires differ.
+        tokenizer: the served model's directory, to write the conversation as token ids here. SGLang needs it; without
+            it vLLM writes the conversation by its own chat template.
+        max_tokens: longer conversations are cut at the front.
+        batch_size: of the local model. device: such as cpu, cuda or cuda:1.
         sigmoid: squash the logit into 0 to 1.
     """
 
     kind: Literal["reward_model"]
     model: str
     service: Service | None = None
+    engine: Literal["vllm", "sglang"] = "vllm"
+    tokenizer: str | None = None
     batch_size: int = Field(default=16, ge=1)
     max_tokens: int = Field(default=4096, ge=8)
     device: str = "cpu"
     sigmoid: bool = True
+
+    @model_validator(mode="after")
+    def _is_local_or_served(self) -> Self:
+        foreign = {"engine", "tokenizer"} if self.service is None else {"batch_size", "device"}
+        for name in sorted(foreign & self.model_fields_set):
+            where = (
+                "needs a `service`" if self.service is None else "is the local model's; leave it out with a `service`"
+            )
+            raise ValueError(f"{name}: {where}")
+        if self.engine == "sglang" and self.tokenizer is None:
+            raise ValueError("tokenizer: SGLang takes no conversations; name the model's directory, to write them here")
+        return self
 
 
 class RubricPart(Part):
@@ -188,6 +212,7 @@ class RubricPart(Part):
     Attributes:
         service: an OpenAI-compatible server; `/v1/chat/completions` is added. model: its name there.
         rubric: what is judged, in words. lowest, highest: the scale it is told, mapped to 0 to 1.
+        extra_body: further keys of the request, such as vLLM's `structured_outputs` or `chat_template_kwargs`.
     """
 
     kind: Literal["rubric"]
@@ -197,6 +222,7 @@ class RubricPart(Part):
     lowest: int = 0
     highest: int = 10
     max_tokens: int = Field(default=1024, ge=16)
+    extra_body: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _scale(self) -> Self:
@@ -277,6 +303,10 @@ class RewardConfig(BaseModel):
             gate = part.only_if
             if gate is not None and gate.part not in self.parts:
                 raise ValueError(f"parts.{name}.only_if.part: there is no part {gate.part!r}; there are: {known}")
+            if gate is not None and gate.part in self.group_parts:
+                raise ValueError(
+                    f"parts.{name}.only_if.part: {gate.part!r} is known only of the group, after the others"
+                )
         return self._checked_gates()
 
     def _checked_gates(self) -> Self:
@@ -288,6 +318,11 @@ class RewardConfig(BaseModel):
                 seen.add(at.part)
                 at = self.parts[at.part].only_if
         return self
+
+    @property
+    def group_parts(self) -> dict[str, CallCostPart]:
+        """Parts that look at all trajectories of a question, by name."""
+        return {name: part for name, part in self.parts.items() if isinstance(part, CallCostPart) and part.of_group}
 
     def weight_of(self, name: str) -> float:
         """The weight that counts."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from .call_record import CallRecord
+
+Decode = Callable[[Sequence[int]], str]
 
 
 class StopReason(StrEnum):
@@ -118,6 +121,17 @@ class Trajectory(BaseModel):
     error: str | None = None
     timing: Timing = Field(default_factory=Timing)
     rewards: Rewards | None = None
+    _decode: Decode | None = PrivateAttr(default=None)
+
+    @property
+    def decode(self) -> Decode | None:
+        """Turns ids into the text of `assistant_texts`; known only where the trajectory was rolled out."""
+        return self._decode
+
+    def decoded_by(self, decode: Decode) -> Self:
+        """Keep what decodes the ids; it is not written to files. Returns the trajectory."""
+        self._decode = decode
+        return self
 
     @property
     def num_turns(self) -> int:

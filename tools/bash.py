@@ -8,9 +8,9 @@ from pydantic import ValidationError
 
 from ..schemas.errors import ErrorKind, InfraError, ToolError
 from ..schemas.run import RunRequest, RunResult, RunStatus
-from ..schemas.tool import ToolResponse, ToolSchema
+from ..schemas.tool import ToolResponse
 from .base import ToolReturn
-from .program_text import strip_fence
+from .program_text import program_of
 from .sandbox_tool import SandboxTool, SandboxToolConfig, TrajectoryState, deadline_s_of, metrics_of, state_note
 
 NO_OUTPUT = "(The command printed nothing.)"
@@ -57,16 +57,10 @@ class BashTool(SandboxTool):
             },
         },
     }
+    stateful_description = (
+        "Run a bash command or script and return what it prints. Variables, the current folder and files stay."
+    )
     example: ClassVar[dict[str, Any] | None] = {"command": "echo $((6 * 7))"}
-
-    def get_openai_tool_schema(self) -> ToolSchema | None:
-        """The default schema; it says whether anything is kept."""
-        schema = super().get_openai_tool_schema()
-        if schema is not None and self.config.stateful:
-            schema.function.description = (
-                "Run a bash command or script and return what it prints. Variables, the current folder and files stay."
-            )
-        return schema
 
     async def execute(self, instance_id: str, parameters: dict[str, Any], **kwargs: Any) -> ToolReturn:
         """Run `parameters["command"]`. A command's own failure is an answer, with its kind in the metrics.
@@ -76,7 +70,7 @@ class BashTool(SandboxTool):
             SandboxError, OverloadedError: the sandbox failed or stayed full until the deadline.
             InfraError: the server has no bash.
         """
-        command = _command_of(parameters)
+        command = program_of(parameters, "command")
         state = self._state(instance_id)
         result, retries = await self._run(command, state, deadline_s_of(kwargs))
         return (
@@ -121,10 +115,3 @@ def describe(result: RunResult, config: SandboxToolConfig) -> str:
         parts.append(f"Hint: {result.hint}")
     parts.append(state_note(result))
     return "\n".join(part for part in parts if part)
-
-
-def _command_of(parameters: Any) -> str:
-    command = parameters.get("command") if isinstance(parameters, dict) else None
-    if not isinstance(command, str) or not command.strip():
-        raise ToolError("Wrong arguments: 'command' must be a non-empty string.", ErrorKind.ARGUMENTS)
-    return strip_fence(command)

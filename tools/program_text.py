@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from ..schemas.errors import ErrorKind, ToolError
 
 _FENCE = re.compile(r"\A\s*```[A-Za-z0-9_+-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 _FRAME = re.compile(r'^\s*(?:[|+-]\s*)*File "([^"]+)", line \d+')
+
+
+def program_of(parameters: Any, name: str) -> str:
+    """The argument that holds the program, without a fence around it.
+
+    Raises:
+        ToolError: (kind `arguments`) it is missing or blank.
+    """
+    program = parameters.get(name) if isinstance(parameters, dict) else None
+    if not isinstance(program, str) or not program.strip():
+        raise ToolError(f"Wrong arguments: {name!r} must be a non-empty string.", ErrorKind.ARGUMENTS)
+    return strip_fence(program)
 
 
 def strip_fence(code: str) -> str:

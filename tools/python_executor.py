@@ -9,10 +9,10 @@ from pydantic import Field, ValidationError
 
 from ..schemas.errors import ErrorKind, ToolError
 from ..schemas.run import RunRequest, RunResult, RunStatus
-from ..schemas.tool import ToolResponse, ToolSchema
+from ..schemas.tool import ToolResponse
 from .base import ToolReturn
 from .images import image_of, require_pillow
-from .program_text import own_traceback, strip_fence
+from .program_text import own_traceback, program_of
 from .sandbox_tool import (
     SandboxTool,
     SandboxToolConfig,
@@ -63,7 +63,9 @@ class PythonExecutorTool(SandboxTool):
             },
         },
     }
-
+    stateful_description = (
+        "Run Python code and return what it prints. Variables, imports and files stay for the next call."
+    )
     example: ClassVar[dict[str, Any] | None] = {"code": "print(6 * 7)"}
 
     def __init__(self, config: dict[str, Any] | None = None, tool_schema: Any = None) -> None:
@@ -72,15 +74,6 @@ class PythonExecutorTool(SandboxTool):
         if self.config.figures:
             require_pillow(f"{type(self).__name__}: config.figures")
 
-    def get_openai_tool_schema(self) -> ToolSchema | None:
-        """The default schema; it says whether anything is kept."""
-        schema = super().get_openai_tool_schema()
-        if schema is not None and self.config.stateful:
-            schema.function.description = (
-                "Run Python code and return what it prints. Variables, imports and files stay for the next call."
-            )
-        return schema
-
     async def execute(self, instance_id: str, parameters: dict[str, Any], **kwargs: Any) -> ToolReturn:
         """Run `parameters["code"]`. A program's own failure is an answer, with its kind in the metrics.
 
@@ -88,7 +81,7 @@ class PythonExecutorTool(SandboxTool):
             ToolError: `code` is missing or no text.
             SandboxError, OverloadedError: the sandbox failed or stayed full until the deadline.
         """
-        code = _code_of(parameters)
+        code = program_of(parameters, "code")
         state = self._state(instance_id)
         result, retries = await self._run(code, state, deadline_s_of(kwargs))
         metrics = metrics_of(result, retries)
@@ -120,13 +113,6 @@ class PythonExecutorTool(SandboxTool):
             raise ToolError(f"Wrong arguments: {field!r}: {first['msg']}.", ErrorKind.ARGUMENTS) from error
         sandbox = await self._sandbox()
         return await sandbox.run_counted(request, deadline_s=deadline_s)
-
-
-def _code_of(parameters: Any) -> str:
-    code = parameters.get("code") if isinstance(parameters, dict) else None
-    if not isinstance(code, str) or not code.strip():
-        raise ToolError("Wrong arguments: 'code' must be a non-empty string.", ErrorKind.ARGUMENTS)
-    return strip_fence(code)
 
 
 def _images(figures: list[str]) -> list[Any]:

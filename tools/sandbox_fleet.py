@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 from uuid import uuid4
 
-from ..sandbox.client import Sandbox
+from ..sandbox import backoff
+from ..sandbox.client import Sandbox, allowed_s
 from ..sandbox.session_client import SandboxSession
-from ..schemas.errors import ConfigError, OverloadedError, SandboxError
+from ..schemas.errors import ConfigError, InfraError, OverloadedError, SandboxError
 from ..schemas.run import RunRequest, RunResult
 from ..schemas.session import SessionRequest
 
 _FIRST_REST_S, _LONGEST_REST_S = 1.0, 60.0
 _ROUNDS = 3
 _PAUSE_S = 0.2
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class _Member:
     """Attributes:
-    outstanding: calls of ours that it has now. failures: in a row. rests_until: `time.monotonic()` seconds.
+    outstanding: calls of ours that it has now. failures: in a row. full: times in a row that its queue was.
+    rests_until: `time.monotonic()` seconds.
     """
 
     sandbox: Sandbox
     outstanding: int = 0
     failures: int = 0
+    full: int = 0
     rests_until: float = 0.0
 
 
@@ -40,6 +45,7 @@ class SandboxFleet:
 
     A server that cannot be reached, or cannot run code, rests for a second, then twice as long each time. After its
     rest one call tries it; the others go on using the rest of the fleet until that call has come back well.
+    A server whose queue is full is passed over for as long as it says.
 
     Args:
         urls: the servers' addresses. token: what they all ask for.
@@ -52,7 +58,8 @@ class SandboxFleet:
         if len(set(urls)) < len(urls):
             raise ConfigError(f"sandbox url: an address is there twice: {', '.join(urls)}")
         # No retries of its own: the next try is another server's.
-        self._members = [_Member(Sandbox.connect(url, max_retries=0, token=token)) for url in urls]
+        connect = partial(Sandbox.connect, max_retries=0, token=token, waits_when_full=False)
+        self._members = [_Member(connect(url)) for url in urls]
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -68,33 +75,20 @@ class SandboxFleet:
     async def run_counted(self, request: RunRequest, *, deadline_s: float | None = None) -> tuple[RunResult, int]:
         """Run a program; the result, and how often it was tried again.
 
-        A program whose server fails is run again on another one.
+        A program whose server fails, or is full, is run on another one.
 
         Raises:
             ToolError: (kind `arguments`) a server refuses the request.
-            OverloadedError: the queue stayed full. SandboxError: no server could run it.
+            OverloadedError: all queues stayed full. SandboxError: no server could run it.
         """
         request = request.model_copy(update={"idempotency_key": request.idempotency_key or uuid4().hex})
-        deadline = None if deadline_s is None else monotonic() + deadline_s
-        retries = 0
-        while True:
-            remaining_s = None if deadline is None else deadline - monotonic()
-            try:
-                with self._chosen() as member:
-                    result, more = await member.sandbox.run_counted(request, deadline_s=remaining_s)
-                    return result, retries + more
-            except OverloadedError as error:
-                error.retries += retries
-                raise
-            except SandboxError as error:
-                pause_s = self._pause_s(retries)
-                if retries + 1 >= _ROUNDS * len(self._members) or (
-                    deadline is not None and monotonic() + pause_s >= deadline
-                ):
-                    error.retries += retries
-                    raise
-            await asyncio.sleep(pause_s)
-            retries += 1
+        deadline = monotonic() + (allowed_s(request) if deadline_s is None else deadline_s)
+
+        async def run(sandbox: Sandbox) -> RunResult:
+            result, _ = await sandbox.run_counted(request, deadline_s=deadline - monotonic())
+            return result
+
+        return await self._retried(run, deadline)
 
     async def create_session(
         self, request: SessionRequest | None = None, *, deadline_s: float = 300.0
@@ -105,19 +99,33 @@ class SandboxFleet:
             ToolError, OverloadedError, SandboxError: as for `Sandbox.create_session`; the last from every server.
         """
         deadline = monotonic() + deadline_s
-        for tries in range(1, len(self._members) + 1):
-            try:
-                with self._chosen() as member:
-                    return await member.sandbox.create_session(request, deadline_s=deadline - monotonic())
-            except SandboxError:
-                if tries == len(self._members) or monotonic() >= deadline:
-                    raise
-        raise AssertionError("a fleet has members")
+
+        async def create(sandbox: Sandbox) -> SandboxSession:
+            return await sandbox.create_session(request, deadline_s=deadline - monotonic())
+
+        session, _ = await self._retried(create, deadline)
+        return session
 
     def resting(self) -> list[str]:
         """The addresses that are left out at the moment."""
         now = monotonic()
         return [member.sandbox.url for member in self._members if member.rests_until > now]
+
+    async def _retried(self, attempt: Callable[[Sandbox], Awaitable[T]], deadline: float) -> tuple[T, int]:
+        """What `attempt` returns on one of the servers, and how often it was tried again."""
+        failures = retries = 0
+        while True:
+            try:
+                with self._chosen() as member:
+                    return await attempt(member.sandbox), retries
+            except (SandboxError, OverloadedError) as error:
+                failures += isinstance(error, SandboxError)
+                pause_s = self._pause_s(error, retries)
+                if failures >= _ROUNDS * len(self._members) or monotonic() + pause_s >= deadline:
+                    error.retries += retries
+                    raise
+            await asyncio.sleep(pause_s)
+            retries += 1
 
     @contextmanager
     def _chosen(self) -> Iterator[_Member]:
@@ -125,6 +133,10 @@ class SandboxFleet:
         member.outstanding += 1
         try:
             yield member
+        except OverloadedError as error:
+            member.rests_until = monotonic() + backoff.pause_s(error, member.full)
+            member.failures, member.full = 0, member.full + 1
+            raise
         except SandboxError:
             member.failures += 1
             rest_s = min(_FIRST_REST_S * 2 ** (member.failures - 1), _LONGEST_REST_S)
@@ -132,13 +144,13 @@ class SandboxFleet:
             member.rests_until = monotonic() + rest_s * random.uniform(0.5, 1.0)
             raise
         else:
-            member.failures, member.rests_until = 0, 0.0
+            member.failures, member.full, member.rests_until = 0, 0, 0.0
         finally:
             member.outstanding -= 1
 
     def _choose(self) -> _Member:
         now = monotonic()
-        well = [member for member in self._members if not member.failures]
+        well = [member for member in self._members if not member.failures and member.rests_until <= now]
         rested = [member for member in self._members if member.failures and member.rests_until <= now]
         if rested:
             member = min(rested, key=lambda member: member.rests_until)
@@ -149,8 +161,11 @@ class SandboxFleet:
             return random.choice([member for member in well if member.outstanding == fewest])
         return min(self._members, key=lambda member: member.rests_until)
 
-    def _pause_s(self, retries: int) -> float:
+    def _pause_s(self, error: InfraError, retries: int) -> float:
         """None while another server is well; else longer each round, so that a fleet that restarts is waited for."""
-        if any(not member.failures for member in self._members):
+        now = monotonic()
+        if any(not member.failures and member.rests_until <= now for member in self._members):
             return 0.0
+        if isinstance(error, OverloadedError):
+            return backoff.pause_s(error, retries // len(self._members))
         return _PAUSE_S * float(2 ** (retries // len(self._members))) * random.uniform(0.5, 1.0)

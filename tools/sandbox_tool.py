@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -14,7 +14,7 @@ from ..sandbox.session_client import SandboxSession
 from ..schemas.errors import ConfigError, ErrorKind, InfraError, SessionLostError, ToolError
 from ..schemas.run import RunLimits, RunResult, RunStatus
 from ..schemas.session import CellResult, SessionRequest, StateChange
-from ..schemas.tool import ToolResponse
+from ..schemas.tool import ToolResponse, ToolSchema
 from ..serving.bearer import check_token
 from . import sandbox_connection
 from .base import BaseTool, CallContext, ToolConfig, create_kwargs_of
@@ -96,16 +96,28 @@ class TrajectoryState:
 
 
 class SandboxTool(BaseTool):
-    """Connects at its first call; tools of one process with the same address share the connection."""
+    """Connects at its first call; tools of one process with the same address share the connection.
+
+    Attributes:
+        stateful_description: what a `stateful` tool is described as; None keeps the description of `default_schema`.
+    """
 
     config_model = SandboxToolConfig
     config: SandboxToolConfig
     max_kept_bytes = 0
+    stateful_description: ClassVar[str | None] = None
 
     def __init__(self, config: dict[str, Any] | None = None, tool_schema: Any = None) -> None:
         super().__init__(config, tool_schema)
         self._connected: dict[asyncio.AbstractEventLoop, asyncio.Task[Sandbox | SandboxFleet]] = {}
         self._states: dict[str, TrajectoryState] = {}
+
+    def get_openai_tool_schema(self) -> ToolSchema | None:
+        """The default schema; it says whether anything is kept."""
+        schema = super().get_openai_tool_schema()
+        if schema is not None and self.config.stateful and self.stateful_description is not None:
+            schema.function.description = self.stateful_description
+        return schema
 
     async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, ToolResponse]:
         """Begin a trajectory. `create_kwargs` may hold `files`: work-dir path -> base64 content.

@@ -77,7 +77,8 @@ class WorkerParts:
             agent_loop.server_manager, agent_loop.tokenizer, int(rollout.prompt_length), int(rollout.response_length)
         )
         # Only here is the whole trajectory known: a reward manager sees its end.
-        self.rewards = SharedRewards(self.settings.rewards) if self.settings.rewards.file is not None else None
+        rewards = self.settings.rewards
+        self.rewards = None if rewards.file is None else SharedRewards.of_settings(rewards)
         self.rewards_at_tokens = bool(agent_loop.config.trainer.get("use_v1", False))
         self._tools: dict[str, BaseTool] = (
             by_name(map(as_our_tool, tools), "multi_turn.tool_config_path")

@@ -21,6 +21,7 @@ class BatchRow:
         record: what `rollbox_agent` tells of it (see `trajectory_output`); None when another loop ran it.
         reward_info: the reward's parts. scores: [R] rewards at the tokens; None before they are known.
         response_mask: [R].
+        trained: False where resampling left it out.
     """
 
     key: str
@@ -28,6 +29,7 @@ class BatchRow:
     reward_info: dict[str, Any]
     scores: list[float] | None
     response_mask: list[int]
+    trained: bool = True
 
     @property
     def infra_failed(self) -> bool:

@@ -39,7 +39,7 @@ def register() -> None:
     check_version()
     _register_agent_loop()
     _register_tool_parsers()
-    _register_reward_manager()
+    _register_reward_managers()
     register_algorithms()
     _register_cpu()
 
@@ -63,12 +63,13 @@ def _register_tool_parsers() -> None:
     from . import tool_parsers  # noqa: F401 - importing it registers them
 
 
-def _register_reward_manager() -> None:
+def _register_reward_managers() -> None:
     from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
 
-    from .reward_manager import NAME, RollboxRewardManager
+    from . import hybrid_reward, reward_manager, reward_model_settings
 
-    claim(REWARD_MANAGER, NAME, RollboxRewardManager, "reward managers")
+    claim(REWARD_MANAGER, reward_model_settings.ROLLBOX, reward_manager.RollboxRewardManager, "reward managers")
+    claim(REWARD_MANAGER, reward_model_settings.HYBRID, hybrid_reward.HybridRewardManager, "reward managers")
 
 
 def _register_cpu() -> None:

@@ -5,14 +5,11 @@ Each check raises `ConfigError` that says what is wrong and how to mend it, or r
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import inspect
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ..rewards.trajectory import rewards_of
 from ..rollout.chat_template import ChatTemplate, Tokenizer
 from ..rollout.loop import RolloutLoop
 from ..rollout.parsers import get_parser
@@ -24,6 +21,8 @@ from ..tools.base import BaseTool
 from ..tools.dispatch import ToolBox
 from ..tools.registry import load_tools
 from .algorithms.settings import settings_of as estimator_settings
+from .check_rewards import check_reward_settings, check_rewards
+from .check_sampler import check_sampler
 from .example_call import example_arguments, written_call
 from .reachable_tools import check_agent_loop, check_response_length
 from .rehearsal import RehearsalEngine
@@ -48,8 +47,8 @@ async def preflight(config: Any) -> list[str]:
     rollout = config.actor_rollout_ref.rollout
     check_agent_loop(rollout, _agent_names(config))
     check_response_length(rollout)
-    _check_rewards_can_be_placed(config, settings)
-    _check_sampler(config)
+    check_reward_settings(config, settings)
+    check_sampler(config, settings)
     tokenizer = _tokenizer(config)
     tools = _tools(config, settings)
     lines = []
@@ -61,8 +60,7 @@ async def preflight(config: Any) -> list[str]:
         samples = [sample for key in ("train_files", "val_files") for sample in _samples(config, key)]
         lines.append(check_prompts(template, tools, samples, config))
         lines.append(await check_rollout(config, settings, tokenizer, tools, samples[0]))
-    lines.append(await check_scores(config, settings, samples))
-    return lines
+    return lines + await check_rewards(config, settings, samples)
 
 
 async def check_tools(tools: Mapping[str, BaseTool], settings: TrainingSettings) -> str:
@@ -129,48 +127,6 @@ async def check_rollout(
     return f"rehearsal: {len(trajectory.response_ids)} tokens, {sum(trajectory.response_mask)} of them trained"
 
 
-async def check_scores(config: Any, settings: TrainingSettings, samples: list[Sample]) -> str:
-    """The reward of each row can be computed; of a reward function of the user's own, that of the first row."""
-    reward = config.reward
-    if reward.custom_reward_function.path is not None:
-        return await _try_reward_function(config, samples[0])
-    if reward.reward_manager.name != "rollbox":
-        return f"reward: verl's manager {reward.reward_manager.name!r}, not tried"
-    try:
-        rewards_of(settings.rewards.path).check_samples(samples)
-    except ConfigError as error:
-        raise ConfigError(f"data: {error}") from error
-    return f"reward: {len(samples)} rows can be scored ({', '.join(sorted({s.data_source for s in samples}))})"
-
-
-async def _try_reward_function(config: Any, sample: Sample) -> str:
-    from verl.trainer.ppo.reward import get_custom_reward_fn
-
-    where = f"{config.reward.custom_reward_function.name} of {config.reward.custom_reward_function.path}"
-    if config.reward.reward_model.enable:
-        return f"reward: {where}, not tried, because it may ask the reward model"
-    try:
-        function = get_custom_reward_fn(config)
-        assert function is not None
-        arguments: dict[str, Any] = {
-            "data_source": sample.data_source,
-            "solution_str": "#### 1",
-            "ground_truth": sample.ground_truth,
-            "extra_info": {**sample.extra_info, "tool_rewards": [], "turn_scores": [], "num_turns": 2},
-        }
-        if inspect.iscoroutinefunction(function):
-            result = await function(**arguments)
-        else:
-            result = await asyncio.to_thread(lambda: function(**arguments))
-        score = float(result["score"] if isinstance(result, dict) else result)
-    except Exception as error:
-        raise ConfigError(
-            f"reward: {where} cannot score row {sample.sample_id}: {type(error).__name__}: {error}; mend it, or start "
-            "with --no-preflight where it needs what only a real trajectory has"
-        ) from error
-    return f"reward: {where} gives an answer of '#### 1' to the first row {score:g}"
-
-
 def _check_masks(trajectory: Trajectory, engine: RehearsalEngine) -> None:
     if trajectory.infra_failed or trajectory.stop_reason is not StopReason.ANSWERED:
         raise ConfigError(
@@ -180,24 +136,6 @@ def _check_masks(trajectory: Trajectory, engine: RehearsalEngine) -> None:
     trained = [token for token, bit in zip(trajectory.response_ids, trajectory.response_mask, strict=True) if bit]
     if trained != engine.said:
         raise ConfigError("rehearsal: the tokens that are trained are not those that were sampled")
-
-
-def _check_rewards_can_be_placed(config: Any, settings: TrainingSettings) -> None:
-    model = config.reward.reward_model
-    if settings.rewards.tool and model.enable and not model.enable_resource_pool:
-        raise ConfigError(
-            "rollbox.rewards.tool: with a reward model on the trainer's GPUs verl computes the scores anew, without "
-            "the tools' rewards; set reward.reward_model.enable_resource_pool=True or rollbox.rewards.tool=0"
-        )
-
-
-def _check_sampler(config: Any) -> None:
-    mode, name = config.trainer.v1.trainer_mode, config.trainer.v1.sampler.custom_sampler.name
-    wanted = "RollboxReplayBuffer" if mode == "sync" else "RollboxReplayBufferAsync"
-    if name is not None and name.startswith("RollboxReplayBuffer") and name != wanted:
-        raise ConfigError(
-            f"trainer.v1.trainer_mode={mode} needs trainer.v1.sampler.custom_sampler.name={wanted} (got {name})"
-        )
 
 
 def _tokenizer(config: Any) -> Tokenizer:

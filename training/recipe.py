@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas.errors import ConfigError
+from .reward_model_settings import HYBRID, OUR_FUNCTION
 
 PACKAGE = Path(__file__).parents[1]
 SHIPPED = PACKAGE / "recipes"
@@ -83,6 +84,10 @@ def compose_recipe(recipe: Recipe) -> tuple[Recipe, Any]:
     if (alias := _select(config, _ALIASES[1])) is not None:
         extra += [f"~{_ALIASES[1]}", f"{_TOOLS_KEY}={alias}"]
         recipe = Recipe(recipe.file, (*recipe.overrides, *extra))
+        config = _compose(recipe)
+    if config.reward.reward_manager.name == HYBRID and config.reward.custom_reward_function.path is None:
+        # Without a function verl asks no manager where there is a reward model.
+        recipe = Recipe(recipe.file, (*recipe.overrides, f"reward.custom_reward_function.path={OUR_FUNCTION}"))
         config = _compose(recipe)
     absolute = [f"{key}={_quoted(path)}" for key in _PATHS if (path := _absolute(_select(config, key))) is not None]
     recipe = Recipe(recipe.file, (*recipe.overrides, *absolute))

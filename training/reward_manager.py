@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from ..schemas.trajectory import Rewards
 from .batch_rows import RECORD
+from .reward_model_settings import check_is_asked
 from .scoring import answer_scores, last_words, masked_score, tool_reward
 from .settings import read_settings
 from .shared_rewards import SharedRewards
 
-NAME = "rollbox"
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """What the rules say of one trajectory.
+
+    Attributes:
+        score: for the last token. info: verl's `reward_extra_info`.
+        raw: parts before weighting. answer: the model's last words; None for a trajectory that is left unscored.
+    """
+
+    score: float
+    info: dict[str, Any]
+    raw: Mapping[str, float]
+    answer: str | None
 
 
 class RollboxRewardManager(RewardManagerBase):
@@ -35,10 +51,11 @@ class RollboxRewardManager(RewardManagerBase):
         reward_model_tokenizer: Any = None,
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
+        self._check(config)
         self._weights = read_settings(config).rewards
-        self._rewards = SharedRewards(self._weights)
+        self._rewards = SharedRewards.of_settings(self._weights)
         # verl hands over its own default where none is configured.
-        self._custom = compute_score if config.reward.custom_reward_function.path is not None else None
+        self._custom = compute_score if self._has_own_function(config) else None
         self._router: dict[str, Any] = {}
         if reward_router_address is not None:
             self._router = {
@@ -55,41 +72,53 @@ class RollboxRewardManager(RewardManagerBase):
         Raises:
             ConfigError: no score for the data source, or no readable ground truth.
         """
-        item = data[-1:][0]
+        ruled = await self._ruled(data[-1:][0])
+        return {"reward_score": ruled.score, "reward_extra_info": ruled.info}
+
+    def _check(self, config: Any) -> None:
+        check_is_asked(config)
+
+    def _has_own_function(self, config: Any) -> bool:
+        return config.reward.custom_reward_function.path is not None
+
+    async def _ruled(self, item: Any) -> Ruled:
         row = item.non_tensor_batch
         extra_fields = dict(row.get("tool_extra_fields") or {})
         record = extra_fields.get(RECORD)
         if self._rewards.of_file and self._custom is None:
             return await self._by_file(item, record)
-        if record is not None and record["infra_failed"] and self._custom is None:
-            scored: dict[str, Any] = dict(masked_score())
-        else:
-            answer = record["answer_text"] if record is not None else await self._last_words(item)
-            scored = await self._score(row, answer, extra_fields)
+        failed = record is not None and bool(record["infra_failed"])
+        if failed and self._custom is None:
+            return _with_tools(dict(masked_score()), 0.0, {}, None)
+        answer = record["answer_text"] if record is not None else await self._last_words(item)
+        scored, raw = await self._score(row, answer, extra_fields)
         tools = tool_reward(extra_fields, record, self._weights.tool)
-        total = scored["score"] + tools
-        return {"reward_score": total, "reward_extra_info": {**scored, "score": total, "tool": tools}}
+        return _with_tools(scored, tools, raw, None if failed else answer)
 
-    async def _by_file(self, item: Any, record: Any) -> dict[str, Any]:
+    async def _by_file(self, item: Any, record: Any) -> Ruled:
         row = item.non_tensor_batch
         if record is not None:
+            answer = record["answer_text"]
             rewards = None if record["rewards"] is None else Rewards.model_validate(record["rewards"])
         else:
-            truth = row["reward_model"]["ground_truth"]
-            rewards = await self._rewards.score_text(
-                await self._last_words(item), row["data_source"], truth, row.get("extra_info")
-            )
+            answer, truth = await self._last_words(item), row["reward_model"]["ground_truth"]
+            rewards = await self._rewards.score_text(answer, row["data_source"], truth, row.get("extra_info"))
         info = self._rewards.info(rewards)
+        if rewards is None:
+            return Ruled(0.0, info, {}, None)
         elsewhere = 0.0
         if record is not None and record["rewards_at_tokens"]:
             elsewhere = sum(reward for _, reward in record["token_rewards"])
-        return {"reward_score": (rewards.total if rewards else 0.0) - elsewhere, "reward_extra_info": info}
+        return Ruled(rewards.total - elsewhere, info, rewards.raw, answer)
 
-    async def _score(self, row: Any, answer: str, extra_fields: dict[str, Any]) -> dict[str, Any]:
+    async def _score(
+        self, row: Any, answer: str, extra_fields: dict[str, Any]
+    ) -> tuple[dict[str, Any], Mapping[str, float]]:
+        """(verl's dictionary of a score, parts before weighting)."""
         data_source, ground_truth = row["data_source"], row["reward_model"]["ground_truth"]
         if self._custom is None:
             rewards = await self._rewards.score_text(answer, data_source, ground_truth, row.get("extra_info"))
-            return answer_scores(rewards)
+            return answer_scores(rewards), {} if rewards is None else rewards.raw
         arguments = {
             "data_source": data_source,
             "solution_str": answer,
@@ -101,10 +130,16 @@ class RollboxRewardManager(RewardManagerBase):
             result = await self._custom(**arguments)
         else:
             result = await self.loop.run_in_executor(None, lambda: self._custom(**arguments))
-        return dict(result) if isinstance(result, dict) else {"score": float(result), "acc": float(result)}
+        scored = dict(result) if isinstance(result, dict) else {"score": float(result), "acc": float(result)}
+        return scored, {name: float(value) for name, value in scored.items() if isinstance(value, bool | int | float)}
 
     async def _last_words(self, item: Any) -> str:
         response = item.batch["responses"]
         ids = response[: int(item.batch["attention_mask"][-response.shape[-1] :].sum())]
         text = await self.loop.run_in_executor(None, lambda: self.tokenizer.decode(ids, skip_special_tokens=True))
         return last_words(str(text))
+
+
+def _with_tools(scored: dict[str, Any], tools: float, raw: Mapping[str, float], answer: str | None) -> Ruled:
+    total = scored["score"] + tools
+    return Ruled(total, {**scored, "score": total, "tool": tools}, raw, answer)

@@ -12,6 +12,7 @@ from ..rollout.loop import RolloutLimits
 from ..schemas.validation import validated
 from ..tools.dispatch import DispatchLimits
 from ..tools.truncate import Keep
+from .resampling import ResampleSettings
 
 
 class Weights(BaseModel):
@@ -54,10 +55,13 @@ class TrainingSettings(BaseModel):
         call_timeout_s, trajectory_timeout_s: seconds by the clock.
         max_output_chars: characters of a tool's text that the model sees; `keep` says which end survives.
         state_groups: tell `rollbox_gigpo` which turns began in the same state.
+        resample: train on some of each question's trajectories only, by GRPO-RoC; None trains on all.
+        sampler_poll_s: seconds between two looks of the sampler at what has finished (verl's own default).
         max_infra_failed_share: share of a batch that may fail through our fault before the run is stopped.
         tools_config_file: tools that our loop loads itself, for what verl's loader does not read: functions and MCP
             servers. None takes those of verl's `multi_turn.tool_config_path`.
         records_dir: where the trajectories of each step are written, one line of JSON each; None writes none.
+        reward_model: the model's part of the reward under `rollbox_hybrid` (see `hybrid_reward`).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -73,7 +77,10 @@ class TrainingSettings(BaseModel):
     tools_config_file: str | None = None
     records_dir: str | None = None
     rewards: Weights = Field(default_factory=Weights)
+    reward_model: dict[str, Any] | None = None
     state_groups: bool = False
+    resample: ResampleSettings | None = None
+    sampler_poll_s: float = Field(default=2.0, gt=0, allow_inf_nan=False)
 
     def limits(self, max_response_tokens: int) -> RolloutLimits:
         """The limits of one trajectory.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from ..rewards.compose import RewardComposition
 from ..rewards.trajectory import rewards_of, trajectory_of_text
@@ -15,24 +15,39 @@ from .settings import Weights
 
 
 class SharedRewards:
-    """What the `rollbox.rewards` section says, for all trajectories of a worker.
+    """One composition of rewards for all trajectories of a worker.
 
     verl's workers have no end at which to close anything: what the rewards hold ends with the process, a sandbox of its
     own included.
 
-    Raises:
-        ConfigError: the rewards file is wrong.
+    Attributes:
+        of_file: they are a rewards file's, which looks at whole trajectories.
     """
 
-    def __init__(self, settings: Weights) -> None:
-        self._rewards = (
-            RewardComposition(settings.as_reward_weights().config())
-            if settings.file is None
-            else rewards_of(settings.path)
-        )
-        self.of_file = settings.file is not None
+    def __init__(self, rewards: RewardComposition, *, of_file: bool = False) -> None:
+        self._rewards = rewards
+        self.of_file = of_file
         self._opening = asyncio.Lock()
         self._is_open = False
+
+    @classmethod
+    def of_settings(cls, settings: Weights) -> Self:
+        """What the `rollbox.rewards` section says.
+
+        Raises:
+            ConfigError: the rewards file is wrong.
+        """
+        if settings.file is None:
+            return cls(RewardComposition(settings.as_reward_weights().config()))
+        return cls(rewards_of(settings.path), of_file=True)
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        return tuple(self._rewards.config.parts)
+
+    async def score(self, trajectory: Trajectory) -> Rewards | None:
+        """See `RewardComposition.score`."""
+        return await (await self._opened()).score(trajectory)
 
     async def score_into(self, trajectory: Trajectory) -> None:
         """Set the trajectory's rewards. A fault of ours masks it.

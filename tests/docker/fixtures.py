@@ -16,6 +16,7 @@ from ..sandbox.targets import Target
 from .engine import REPOSITORY, NoEngineError, build, engine, ensure_base, run
 
 IMAGE = "rollbox-sandbox:test"
+RETRIEVER_IMAGE = "rollbox-retriever:test"
 PROJECT = f"rollbox-test-{os.getpid()}"
 
 
@@ -26,12 +27,13 @@ class Compose:
     env: dict[str, str]
     token: str
     port: int
+    project: str = PROJECT
 
     def __call__(self, *arguments: str) -> str:
-        return run("docker", "compose", "-p", PROJECT, *arguments, env=self.env, cwd=REPOSITORY)
+        return run("docker", "compose", "-p", self.project, *arguments, env=self.env, cwd=REPOSITORY)
 
-    def state(self) -> dict[str, str]:
-        found: dict[str, str] = json.loads(self("ps", "--all", "--format", "json", "sandbox"))
+    def state(self, service: str = "sandbox") -> dict[str, str]:
+        found: dict[str, str] = json.loads(self("ps", "--all", "--format", "json", service))
         return found
 
 

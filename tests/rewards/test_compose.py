@@ -122,7 +122,7 @@ async def test_length_and_calls() -> None:
     }
     of = trajectory(records=[call(0), call(0, "search"), call(1, executed=False)], of=sample(optimum=1))
     found = await scored(of, parts=parts)
-    assert found.raw == {"overlong": -0.75, "all": -0.75, "call_cost": pytest.approx(1.0)}
+    assert found.raw == {"overlong": -0.75, "all": -0.75, "call_cost": pytest.approx(1.0), "call_cost/calls": 1.0}
     with pytest.raises(ConfigError, match=r"extra_info\.optimum: must be a number of calls"):
         await scored(parts=parts)
 

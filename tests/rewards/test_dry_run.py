@@ -15,7 +15,7 @@ from rich.console import Console
 
 from rollbox.rewards.compose import RewardComposition
 from rollbox.rewards.dry_run import DryRun, distribution, dry_run
-from rollbox.rewards.registry import REGISTRY, Fixture, ScoreRegistry
+from rollbox.rewards.registry import REGISTRY, Fixture, ScoreRegistry, load_built_in
 from rollbox.rewards.trajectory import trajectory_of_text
 from rollbox.rewards.verify import verify
 from rollbox.rollout.report.reward_report import distribution_table, remarks
@@ -157,6 +157,15 @@ def test_the_functions_of_ours_pass_their_own_gate() -> None:
     result = rollbox("reward", "verify")
     assert (result.returncode, result.stderr) == (0, ""), result.stdout
     assert " 0 failed" in result.stdout
+
+
+def test_each_function_of_ours_carries_an_answer_that_earns_all_and_one_that_earns_nothing() -> None:
+    load_built_in()
+    ours = [entry for entry in REGISTRY.entries() if entry.is_built_in]
+    assert len(ours) > 20
+    for entry in ours:
+        earned = [fixture.expected for fixture in entry.fixtures]
+        assert (min(earned), max(earned)) == (0.0, 1.0), entry.pattern
 
 
 def test_a_users_module_is_checked(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rollbox.rewards import service
 from rollbox.rewards.compose import RewardComposition
+from rollbox.rewards.reward_model import chat_of
 from rollbox.rewards.rubric import parsed_score
 from rollbox.rewards.steps import split_steps, step_ends
 from rollbox.schemas.errors import ConfigError, InfraError
@@ -246,3 +248,45 @@ async def test_a_served_reward_model() -> None:
     async with scripted_server(lambda path, body: two) as server, rewards_of(SERVED, server.url) as rewards:
         with pytest.raises(InfraError, match="something else than one number per answer"):
             await scored(rewards)
+
+
+async def test_sglang_is_given_tokens_and_read_in_its_own_words(tokenizer: Any, tmp_path: Path) -> None:
+    """A stub: the request and the answer have the shapes of SGLang's documentation of `/classify`."""
+    tokenizer.save_pretrained(tmp_path)
+
+    def answer(path: str, body: Any) -> Any:
+        assert (path, sorted(body)) == ("/classify", ["input_ids", "model"])
+        return [{"embedding": [0.25], "meta_info": {"id": "0f3", "prompt_tokens": len(body["input_ids"][0])}}]
+
+    part = {**SERVED, "engine": "sglang", "tokenizer": str(tmp_path), "max_tokens": 8}
+    async with scripted_server(answer) as server, rewards_of(part, server.url) as rewards:
+        assert (await scored(rewards)).total == 0.25
+    whole = tokenizer.apply_chat_template(chat_of(trajectory()), return_dict=True)["input_ids"]
+    assert server.seen[0][1]["input_ids"] == [whole[-8:]]
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"engine": "sglang"}, "tokenizer: SGLang takes no conversations; name the model's directory"),
+        ({"device": "cuda"}, "device: is the local model's; leave it out with a `service`"),
+        ({"engine": "vllm", "service": None}, "engine: needs a `service`"),
+    ],
+)
+def test_a_part_is_local_or_served(part: dict[str, Any], message: str) -> None:
+    given = {"parts": {"mine": {**SERVED, "service": {"url": "http://x"}, **part}}}
+    with pytest.raises(ConfigError, match=message):
+        validated(RewardConfig, given, "rewards.yaml")
+
+
+async def test_a_tokenizer_that_cannot_be_used_is_named(tokenizer: Any, tmp_path: Path) -> None:
+    async def opened(directory: Path) -> str:
+        with pytest.raises(ConfigError) as caught:
+            async with rewards_of({**SERVED, "tokenizer": str(directory)}, "http://127.0.0.1:9"):
+                pass
+        return str(caught.value)
+
+    assert "parts.mine.tokenizer" in await opened(tmp_path / "gone")
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "chat_template.jinja").unlink()
+    assert "has no chat template" in await opened(tmp_path)

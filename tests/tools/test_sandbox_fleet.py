@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rollbox.schemas.errors import ConfigError, ErrorKind, SandboxError, ToolError
+from rollbox.schemas.errors import ConfigError, ErrorKind, OverloadedError, SandboxError, ToolError
 from rollbox.schemas.run import RunRequest, RunResult, RunStatus
 from rollbox.schemas.tool import ToolCall
 from rollbox.tools import sandbox_fleet
@@ -131,6 +131,50 @@ async def test_a_fleet_that_is_down_altogether_is_an_infra_fault(
         assert [server.calls for server in servers] == [3, 3, 3]
         servers[1].status = 200
         assert (await fleet.run_counted(REQUEST))[0].stdout == str(servers[1].server.port)
+
+
+async def test_a_full_server_is_passed_over_until_it_has_room(
+    servers: list[ScriptedServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers[0].status = 429
+    async with SandboxFleet([server.url for server in servers]) as fleet:
+        outcomes = await _until_one_rests(fleet)
+        outcomes += [await fleet.run_counted(REQUEST) for _ in range(20)]
+        assert all(result.status is RunStatus.OK for result, _ in outcomes)
+        assert sum(retries for _, retries in outcomes) == servers[0].calls == 1
+        servers[0].status = 200
+        now = time.monotonic()
+        monkeypatch.setattr(sandbox_fleet, "monotonic", lambda: now + 100)
+        for _ in range(20):
+            await fleet.run_counted(REQUEST)
+        assert servers[0].calls > 1
+
+
+async def test_a_fleet_that_is_full_is_waited_for_until_the_deadline(servers: list[ScriptedServer]) -> None:
+    for server in servers:
+        server.status = 429
+    async with SandboxFleet([server.url for server in servers]) as fleet:
+        with pytest.raises(OverloadedError) as error:
+            await fleet.run_counted(REQUEST, deadline_s=0.5)
+        assert error.value.retries >= 2
+        waiting = asyncio.create_task(fleet.run_counted(REQUEST, deadline_s=60))
+        before = sum(server.calls for server in servers)
+        while sum(server.calls for server in servers) == before:  # noqa: ASYNC110 - counted by the servers themselves
+            await asyncio.sleep(0.001)
+        servers[2].status = 200
+        assert (await waiting)[0].stdout == str(servers[2].server.port)
+
+
+async def test_sessions_that_one_server_has_no_room_for_are_another_ones() -> None:
+    with (
+        serving("--slots", "1", "--max-sessions", "1") as first,
+        serving("--slots", "1", "--max-sessions", "1") as second,
+    ):
+        async with SandboxFleet([first.url, second.url]) as fleet:
+            opened = [await fleet.create_session(deadline_s=60) for _ in range(2)]
+            assert {session._sandbox.url for session in opened} == {first.url, second.url}
+            for session in opened:
+                await session.close()
 
 
 async def test_a_refused_request_is_nobodys_sickness(servers: list[ScriptedServer]) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import verl
 from hydra import compose, initialize_config_dir
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+from verl.experimental.reward_loop.reward_loop import RewardLoopWorker
 from verl.protocol import DataProto
-from verl.trainer.ppo.reward import load_reward_manager
 from verl.workers.rollout.replica import TokenOutput
 
 PROMPT_LENGTH, RESPONSE_LENGTH = 768, 1024
@@ -52,17 +52,22 @@ class ScriptedClient:
 
 
 class RewardHandle:
-    """Stands for the Ray handle of a reward worker: runs verl's reward manager of the configuration here."""
+    """Stands for the Ray handle of a reward worker: runs verl's worker of the configuration here.
 
-    def __init__(self, config: Any, tokenizer: Any) -> None:
+    Args:
+        router_address: host:port of the reward model's servers, where there are any.
+    """
+
+    def __init__(self, config: Any, router_address: str | None = None) -> None:
         self._config = config
-        self._tokenizer = tokenizer
+        self._address = router_address
+        self._worker: RewardLoopWorker | None = None
         self.compute_score = self
 
     async def remote(self, data: DataProto) -> dict[str, Any]:
-        # A manager belongs to the event loop in which it was made.
-        manager = load_reward_manager(self._config, self._tokenizer)
-        result: dict[str, Any] = await manager.run_single(data)
+        if self._worker is None:  # it belongs to the event loop in which it is made
+            self._worker = RewardLoopWorker(self._config, self._address)
+        result: dict[str, Any] = await self._worker.compute_score(data)
         return result
 
 
@@ -86,13 +91,15 @@ def compose_config(model_dir: Path, tools_file: Path, *overrides: str) -> Any:
         )
 
 
-def make_worker(config: Any, scripts: dict[str, list[str | Exception]]) -> tuple[Any, ScriptedClient]:
+def make_worker(
+    config: Any, scripts: dict[str, list[str | Exception]], router_address: str | None = None
+) -> tuple[Any, ScriptedClient]:
     """The worker, and the client that its model speaks through."""
     client = ScriptedClient(scripts)
     handles: list[Any] = []
     worker = AgentLoopWorker(config, client, None, handles)
     client.tokenizer = worker.tokenizer
-    handles.append(RewardHandle(config, worker.tokenizer))
+    handles.append(RewardHandle(config, router_address))
     return worker, client
 
 

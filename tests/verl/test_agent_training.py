@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 
+from rollbox.rewards.shaping import call_cost_from_optimum
 from rollbox.training.algorithms.states import split_uids
 from rollbox.training.diagnose.checks import diagnose
 from rollbox.training.diagnose.logs import read_logs
@@ -23,6 +25,7 @@ parts:
   format: {weight: 0.1}
   tools: {weight: 0.1, placement: turn}
   void_turn:
+  cheap: {kind: call_cost, optimal_calls: group, weight: 0.2, only_if: {part: correct, at_least: 1}}
 """
 
 
@@ -69,9 +72,33 @@ def test_every_part_is_logged_and_lies_at_its_token(run: dict[int, dict[str, Any
             assert found == pytest.approx({position: reward for position, reward in placed if reward}, abs=1e-6)
             assert all(row["response_mask"][position] for position in found)
         totals = [row["record"]["rewards"]["total"] for row in rows]
-        assert metrics["rollbox/reward/all/mean"] == pytest.approx(sum(totals) / len(totals), abs=1e-5)
-        assert {f"rollbox/reward/{part}/mean" for part in ("correct", "format", "tools", "void_turn")} <= set(metrics)
+        assert metrics["rollbox/reward/all/mean"] == pytest.approx(fmean(totals), abs=1e-5)
+        assert metrics["critic/score/mean"] == pytest.approx(fmean(totals), abs=1e-5)  # what verl trains on
+        parts = ("correct", "format", "tools", "void_turn", "cheap")
+        assert {f"rollbox/reward/{part}/mean" for part in parts} <= set(metrics)
         assert 0 <= metrics["rollbox/group/zero_std_share/mean"] <= 1
+
+
+def test_calls_are_measured_by_the_best_of_the_group(run: dict[int, dict[str, Any]], folder: Path) -> None:  # noqa: F811
+    earned = []
+    for step, metrics in run.items():
+        rows = [json.loads(line) for line in (folder / "agent" / f"step_{step:06d}.jsonl").read_text().splitlines()]
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            if not row["record"]["infra_failed"]:
+                groups.setdefault(row["key"].split("_")[0], []).append(row["record"])
+        for group in groups.values():
+            calls = [sum(call["executed"] for call in record["calls"]) for record in group]
+            right = [record["rewards"]["correct"] for record in group]
+            fewest = min((m for m, is_right in zip(calls, right, strict=True) if is_right), default=0)
+            for m, is_right, record in zip(calls, right, group, strict=True):
+                value = call_cost_from_optimum(m, fewest, 4.0) if is_right else 0.0
+                assert record["rewards"]["parts"]["cheap"] == pytest.approx(0.2 * value)
+                earned.append(value)
+        assert metrics["rollbox/reward/cheap/mean"] == pytest.approx(
+            fmean(record["rewards"]["parts"]["cheap"] for group in groups.values() for record in group)
+        )
+    assert any(earned)
 
 
 def test_turns_of_a_question_share_states(run: dict[int, dict[str, Any]], folder: Path) -> None:  # noqa: F811
@@ -85,7 +112,9 @@ def test_turns_of_a_question_share_states(run: dict[int, dict[str, Any]], folder
 
 
 def test_its_log_is_read_by_diagnose(run: dict[int, dict[str, Any]], folder: Path) -> None:  # noqa: F811
-    for name in ("agent.log", "agent.jsonl"):
+    for name in ("agent.log", "agent.jsonl", "agent-events"):
         series = read_logs(folder / name)
         assert len(series["actor/grad_norm"]) == 2
+        for metric in ("rollbox/tool/calculator/calls_total", "rollbox/reward/correct/mean", "rollbox/turns/mean"):
+            assert len(series[metric]) == 2
         assert diagnose(series) == []

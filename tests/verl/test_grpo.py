@@ -38,8 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def train(folder: Path, name: str, *overrides: str) -> dict[int, dict[str, Any]]:
-    """Run the trainer; metrics by step."""
+def launch(folder: Path, name: str, *overrides: str) -> tuple[int, str]:
+    """Run the trainer, which writes NAME.jsonl and records in NAME/; exit code and log."""
     log, metrics = folder / f"{name}.log", folder / f"{name}.jsonl"
     command, environment, _ = prepare(
         "cpu_arithmetic",
@@ -57,7 +57,7 @@ def train(folder: Path, name: str, *overrides: str) -> dict[int, dict[str, Any]]
             f"rollbox.rewards.tool={TOOL_WEIGHT}",
             f"+rollbox.records_dir={folder}/{name}",
             "+rollbox.max_infra_failed_share=0.9",
-            "trainer.logger=[console,file]",
+            "trainer.logger=[console,file,tensorboard]",
             f"trainer.default_local_dir={folder}/checkpoints",
             "trainer.save_freq=2",
             "trainer.resume_mode=auto",
@@ -67,13 +67,19 @@ def train(folder: Path, name: str, *overrides: str) -> dict[int, dict[str, Any]]
         check=False,
     )
     environment["VERL_FILE_LOGGER_PATH"] = str(metrics)
+    environment["TENSORBOARD_DIR"] = str(folder / f"{name}-events")
     environment["PYTHONPATH"] = str(Path(__file__).parent)
     with log.open("w") as file:
         done = subprocess.run(command, env=environment, stdout=file, stderr=subprocess.STDOUT, timeout=700, cwd=folder)
-    text = log.read_text(errors="replace")
-    assert done.returncode == 0, text[-8000:]
+    return done.returncode, log.read_text(errors="replace")
+
+
+def train(folder: Path, name: str, *overrides: str) -> dict[int, dict[str, Any]]:
+    """Run the trainer to its end; metrics by step."""
+    code, text = launch(folder, name, *overrides)
+    assert code == 0, text[-8000:]
     found: dict[int, dict[str, Any]] = {}
-    for line in metrics.read_text().splitlines():
+    for line in (folder / f"{name}.jsonl").read_text().splitlines():
         entry = json.loads(line)
         found.setdefault(entry["step"], {}).update(entry["data"])
     return found

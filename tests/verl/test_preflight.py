@@ -32,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     unscored = Sample(sample_id="1", data_source="nope", messages=[{"role": "user", "content": "?"}], ground_truth="1")
     write_parquet([unscored], made / "unscored.parquet", "train")
     (made / "empty.jsonl").write_text("")
+    (made / "group.yaml").write_text("parts: {outcome: , cheap: {kind: call_cost, optimal_calls: group}}")
     (made / "own.py").write_text(
         "def good(data_source, solution_str, ground_truth, extra_info):\n    return {'score': 0.5}\n"
         "async def bad(**kwargs):\n    return kwargs['nothing']\n"
@@ -57,6 +58,46 @@ async def test_a_reward_function_of_ones_own_is_tried(folder: Path, random_model
         await preflight(config_of(folder, random_model_dir, own, "reward.custom_reward_function.name=bad"))
 
 
+OWN = """
+from rollbox.rewards.registry import Fixture, score
+
+@score({name!r}, fixtures=[{fixtures}])
+def own(solution_str, ground_truth, extra_info):
+    return float(solution_str == ground_truth)
+"""
+GOOD = "Fixture('4', '4', 1.0), Fixture('5', '4', 0.0)"
+
+
+@pytest.mark.parametrize(
+    ("fixtures", "message"),
+    [
+        (GOOD, ""),
+        (
+            "Fixture('4', '4', 1.0), Fixture('5', '4', 0.5)",
+            "fails its check 'fixture 1': expected 0.5, got 0.0, for '5'",
+        ),
+        ("", "fails its check 'fixtures': it has none: give @score"),
+        ("Fixture('4', '4', 1.0)", "fails its check 'a right and a wrong answer': all fixtures earn the same"),
+    ],
+)
+async def test_functions_of_the_users_modules_are_verified(
+    fixtures: str, message: str, folder: Path, random_model_dir: Path, tmp_path: Path
+) -> None:
+    name = f"test_preflight/{tmp_path.name}"
+    (tmp_path / "own.py").write_text(OWN.format(name=name, fixtures=fixtures))
+    (tmp_path / "rewards.yaml").write_text("modules: [own.py]\nparts: {outcome: }\n")
+    given = ["~rollbox.rewards", f"+rollbox.rewards={{file: {tmp_path}/rewards.yaml}}"]
+    config = config_of(folder, random_model_dir, *given)
+    if not message:
+        assert (await preflight(config))[-1] == f"reward functions verified: {name} (11 checks)"
+        return
+    with pytest.raises(ConfigError) as caught:
+        await preflight(config)
+    assert f"reward: score {name!r} ({tmp_path}/own.py:" in str(caught.value)
+    assert message in str(caught.value)
+    assert f"rollbox reward verify --module {tmp_path}/own.py" in str(caught.value)
+
+
 async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
     lines = await preflight(config_of(folder, random_model_dir))
     assert [line.split(":")[0] for line in lines] == ["tools answer", "prompts", "rehearsal", "reward"]
@@ -80,6 +121,17 @@ async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
         (["actor_rollout_ref.rollout.multi_turn.format=llama3_json"], "format=llama3_json: it does not read a call"),
         (["actor_rollout_ref.model.path={folder}"], "cannot load the tokenizer of"),
         (["reward.reward_model.enable=True", "rollbox.rewards.tool=1"], "enable_resource_pool=True or rollbox.rewards"),
+        (["reward.reward_model.enable=True"], "verl then scores by the model alone, .*set reward.reward_manager.name"),
+        (["reward.reward_manager.name=rollbox_hybrid"], "rollbox_hybrid needs a reward model on verl's servers"),
+        (["+rollbox.reward_model={weight: 1}"], "only reward.reward_manager.name=rollbox_hybrid reads it"),
+        (["+rollbox.resample={keep: 8}"], "resample.keep: 8 of actor_rollout_ref.rollout.n=8 leaves nothing out"),
+        (["+rollbox.resample={keep: 4}"], "ppo_mini_batch_size: 16 x 8 .* keeps 64 of a step; set it to 8, or to what"),
+        (["+rollbox.resample={keep: 4}", "trainer.use_v1=False"], "rollbox.resample: only our .* trainer.use_v1=True"),
+        (
+            ["~rollbox.rewards", "+rollbox.rewards={file: {folder}/group.yaml}", "trainer.use_v1=False"],
+            "part 'cheap' of the rewards file: only our sampler of verl's V1 trainer reads it",
+        ),
+        (["+rollbox.resample={kept: 4}"], "rollbox: resample.keep: .*required"),
         (["+rollbox.max_turn=1"], "rollbox: max_turn"),
         (["+algorithm.rollbox.turn_wieght=1"], r"algorithm\.rollbox: turn_wieght"),
         (["~rollbox.rewards", "+rollbox.rewards.file={folder}/gone.yaml"], "gone.yaml: cannot be read"),

@@ -17,7 +17,8 @@ from rollbox.training.settings import read_settings
 pytestmark = pytest.mark.verl
 
 RECIPES = sorted(path.stem for path in SHIPPED.glob("*.yaml") if not path.stem.startswith("rollbox_"))
-GPU_RECIPES = [name for name in RECIPES if name != "cpu_arithmetic"]
+CPU_RECIPES = ["cpu_arithmetic", "cpu_learning"]
+GPU_RECIPES = [name for name in RECIPES if name not in CPU_RECIPES]
 MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
 
 
@@ -45,10 +46,11 @@ def test_a_gpu_recipe_is_what_verl_can_run(name: str, hardware: str, server: str
     omega_conf_to_dataclass(config.algorithm)
 
 
-def test_the_cpu_recipe_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", CPU_RECIPES)
+def test_a_cpu_recipe_runs_on_the_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "mine")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    _, config = compose_recipe(find_recipe("cpu_arithmetic"))
+    _, config = compose_recipe(find_recipe(name))
     env = environment(config)
     assert (env["VERL_PLATFORM"], env["OMP_NUM_THREADS"]) == ("cpu", "2")
     assert env["VERL_USE_EXTERNAL_MODULES"] == f"mine,{PLUGIN}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from verl.trainer.ppo.reward import get_custom_reward_fn
 
 import rollbox.training.plugin  # noqa: F401 - registers the loop and the reward manager
 from rollbox.schemas.errors import ConfigError
@@ -114,6 +117,20 @@ async def test_tool_rewards_are_added_where_they_are_not_at_their_tokens() -> No
     placed = {"tool_rewards": [0.5], RECORD: {**record, "rewards_at_tokens": True}}
     assert (await compute_score("openai/gsm8k", "#### 8", "7", placed))["score"] == pytest.approx(1.1)
     assert (await compute_score("openai/gsm8k", "#### 8", "7", {"tool_rewards": [0.5]}))["tool"] == 0.5
+
+
+def test_a_caller_that_does_not_await_gets_the_same(random_model_dir: Path) -> None:
+    override = [FUNCTION, "reward.custom_reward_function.name=compute_score_blocking"]
+    config = compose_config(random_model_dir, SHIPPED / "calculator.yaml", *override)
+    function = get_custom_reward_fn(config)
+    assert function is not None
+    assert not inspect.iscoroutinefunction(function)  # verl's manager `remote` asserts it
+    arguments = {"data_source": "openai/gsm8k", "solution_str": "#### 7", "ground_truth": "7", "extra_info": {}}
+    with ThreadPoolExecutor(4) as threads:  # verl's managers call it in threads
+        found = list(threads.map(lambda _: function(**arguments), range(8)))
+    assert found == [{"score": pytest.approx(1.1), "acc": 1.0, "format": 1.0, "tool": 0.0}] * 8
+    with pytest.raises(ConfigError, match="no score for 'nope'"):
+        function("nope", "#### 1", "1")  # as `main_eval` calls it
 
 
 async def test_what_cannot_be_scored_is_named() -> None:

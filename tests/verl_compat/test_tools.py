@@ -47,7 +47,7 @@ async def test_every_tool_answers_and_the_models_own_words_are_scored(random_mod
     handles: list[Any] = []
     worker = make_agent_loop_worker(config, client, handles)
     client.tokenizer = worker.tokenizer
-    handles.append(RewardHandle(config, worker.tokenizer))
+    handles.append(RewardHandle(config))
     output = await worker.generate_sequences(batch(list(SCRIPTS), "tool_agent"))
     for i, kind in enumerate(SCRIPTS):
         mask = output.batch["response_mask"][i].bool()

@@ -65,7 +65,7 @@ async def vllm_engine(model_dir: Path) -> AsyncIterator[VllmEngine]:
 class VllmServer:
     """`vllm serve` as a child in a process group of its own; a context manager."""
 
-    def __init__(self, model_dir: Path, log: Path) -> None:
+    def __init__(self, model_dir: Path, log: Path, *arguments: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
@@ -76,7 +76,7 @@ class VllmServer:
         self._command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(self.port)]
         self._command += ["--dtype", "float32", "--enforce-eager", "--block-size", "32"]
         self._command += ["--kv-cache-memory-bytes", str(1 << 26), "--disable-access-log-for-endpoints", "/health"]
-        self._command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+        self._command += arguments
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -124,7 +124,11 @@ class VllmServer:
 def both_servers(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[VllmServer, VllmServer]]:
     """Started side by side: one to keep, and one to kill."""
     logs = tmp_path_factory.mktemp("vllm-logs")
-    with VllmServer(model_dir, logs / "kept.log") as kept, VllmServer(model_dir, logs / "doomed.log") as doomed:
+    tools = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+    with (
+        VllmServer(model_dir, logs / "kept.log", *tools) as kept,
+        VllmServer(model_dir, logs / "doomed.log", *tools) as doomed,
+    ):
         yield kept, doomed
 
 

@@ -45,6 +45,8 @@ def resample_on_correct(
     diverse, correct ones with a probability inversely proportional to their penalty, so that clean ones prevail. Where
     `keep` is not half of all, each kind keeps its share, rounded, and both at least one.
 
+    In a run of verl the sampler does it: `rollbox.resample`.
+
     The paper's weight 1 / penalty has no value for a clean trajectory; here it is 1 / (0.1 + penalty).
 
     Args:

@@ -1,0 +1,64 @@
+"""OTC-GRPO's reward for few calls, measured by the best of the group (Wang et al., 2025, arXiv 2504.14870)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..schemas.reward_config import CallCostPart, RewardConfig
+from ..schemas.trajectory import Rewards
+from .shaping import call_cost_from_optimum
+
+
+def with_group_costs(config: RewardConfig, group: Sequence[tuple[Rewards, int]]) -> list[Rewards]:
+    """The rewards of one question's trajectories, with the parts that only the whole group tells.
+
+    The optimum is the fewest calls with which one of them answered rightly. Where none did nothing is known, and the
+    part stays 0 for all.
+
+    Args:
+        config: of the rewards file. group: (rewards, position of the last generated token), which carries the part;
+            trajectories that failed through our fault are left out.
+    """
+    found = [rewards for rewards, _ in group]
+    for name, part in config.group_parts.items():
+        right = [
+            rewards.raw[f"{name}/calls"] for rewards in found if rewards.correct and f"{name}/calls" in rewards.raw
+        ]
+        if right:
+            fewest = int(min(right))
+            found = [
+                _with_part(config, name, _cost(part, name, rewards, fewest), rewards, last)
+                for rewards, (_, last) in zip(found, group, strict=True)
+            ]
+    return found
+
+
+def _cost(part: CallCostPart, name: str, rewards: Rewards, fewest: int) -> float:
+    """0 where the gate is shut, or the part is none of this data source."""
+    calls, gate = rewards.raw.get(f"{name}/calls"), part.only_if
+    if calls is None or (gate is not None and not gate.is_open(rewards.raw.get(gate.part, 0.0))):
+        return 0.0
+    value = call_cost_from_optimum(int(calls), fewest, part.smoothing)
+    return value if part.clip is None else min(max(value, part.clip[0]), part.clip[1])
+
+
+def _with_part(config: RewardConfig, name: str, value: float, rewards: Rewards, last: int) -> Rewards:
+    if name not in rewards.parts:
+        return rewards
+    parts = {**rewards.parts, name: config.weight_of(name) * value}
+    parts.pop("clip", None)
+    total = math.fsum(parts.values())
+    if config.clip is not None:
+        unclipped, total = total, min(max(total, config.clip[0]), config.clip[1])
+        parts["clip"] = total - unclipped
+    placed = dict(rewards.placed)
+    placed[last] = placed.get(last, 0.0) + total - rewards.total
+    return rewards.model_copy(
+        update={
+            "total": total,
+            "parts": parts,
+            "raw": {**rewards.raw, name: value},
+            "placed": sorted((position, reward) for position, reward in placed.items() if reward),
+        }
+    )

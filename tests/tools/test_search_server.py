@@ -1,0 +1,80 @@
+"""The search tool over HTTP against our own server, as the model, `rollbox tools check` and a rollout use it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollbox.schemas.errors import ErrorKind
+from rollbox.schemas.tool import ToolCall
+from rollbox.tools.dispatch import ToolBox
+from rollbox.tools.search import SearchTool
+
+from ..retrieval.corpora import build, serving, write_lines
+
+RECORDS: list[dict[str, Any]] = [
+    {"id": "peru", "contents": '"Peru"\nLima is the capital of Perú.'},
+    {"id": "kenya", "contents": '"Kenya"\nNairobi is the capital of Kenya.'},
+    {"id": "untitled", "text": "Santiago is the capital of Chile."},
+]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("search")
+    build(write_lines(folder / "c.jsonl", RECORDS), folder / "index")
+    with serving(folder / "index", "--max-top-k", "10") as address:
+        yield f"{address}/retrieve"
+
+
+async def call(tool: SearchTool, **arguments: Any) -> Any:
+    async with ToolBox({"search": tool}).trajectory("t") as trajectory:
+        answer = await trajectory.call(ToolCall(name="search", arguments=arguments), 0, 0)
+    await tool.aclose()
+    return answer
+
+
+async def test_a_call_goes_through_to_the_index_and_back(url: str) -> None:
+    tool = SearchTool({"retrieval_service_url": url, "topk": 1})
+    answer = await call(tool, query_list=["capital of Peru", "Santiago", "unheard"])
+    assert answer.record.error_kind is None
+    assert answer.response.text == (
+        'Doc 1 (Title: "Peru")\nLima is the capital of Perú.\n---\n'
+        'Doc 1\nSantiago is the capital of Chile.\n---\nNo passages found for "unheard".'
+    )
+    assert answer.record.metrics == {"hits": 2}
+
+
+@pytest.mark.parametrize(
+    ("layout", "text"),
+    [
+        ("search_r1", '<information>Doc 1(Title: "Kenya") Nairobi is the capital of Kenya.</information>'),
+        ("plain", "Doc 1: Nairobi is the capital of Kenya."),
+    ],
+)
+async def test_layouts(url: str, layout: str, text: str) -> None:
+    tool = SearchTool({"retrieval_service_url": url, "topk": 1, "layout": layout})
+    assert (await call(tool, query_list=["Nairobi"])).response.text == text
+
+
+async def test_a_setting_beyond_the_servers_is_a_failure_of_ours_and_not_the_models(url: str) -> None:
+    answer = await call(SearchTool({"retrieval_service_url": url, "topk": 11}), query_list=["Lima"])
+    assert answer.record.error_kind is ErrorKind.INFRA
+    assert answer.record.retries == 0
+
+
+def test_rollbox_tools_check_works_with_it(url: str, tmp_path: Path) -> None:
+    (tmp_path / "tools.yaml").write_text(
+        "tools:\n  - class_name: rollbox.tools.search.SearchTool\n"
+        f"    config: {{type: native, retrieval_service_url: {url}}}\n"
+    )
+    command = [sys.executable, "-m", "rollbox.cli", "tools", "check", str(tmp_path / "tools.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "search: ok" in done.stdout
+    assert "Lima is the capital" in done.stdout

@@ -1,0 +1,106 @@
+"""Before a run: every row can be scored, and the user's score functions do what their fixtures say."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from ..rewards.compose import RewardComposition
+from ..rewards.registry import ScoreEntry
+from ..rewards.sandbox_access import ScoringSandbox
+from ..rewards.trajectory import rewards_of
+from ..rewards.verify import verify
+from ..schemas.errors import ConfigError
+from ..schemas.trajectory import Sample
+from .reward_model_settings import HYBRID, OUR_FUNCTION, ROLLBOX, check_hybrid, check_is_asked
+from .settings import TrainingSettings
+
+
+def check_reward_settings(config: Any, settings: TrainingSettings) -> None:
+    """
+    Raises:
+        ConfigError: the reward's settings do not go together.
+    """
+    model, manager = config.reward.reward_model, config.reward.reward_manager.name
+    if settings.rewards.tool and model.enable and not model.enable_resource_pool:
+        raise ConfigError(
+            "rollbox.rewards.tool: with a reward model on the trainer's GPUs verl computes the scores anew, without "
+            "the tools' rewards; set reward.reward_model.enable_resource_pool=True or rollbox.rewards.tool=0"
+        )
+    if manager == HYBRID:
+        check_hybrid(config)
+    elif manager == ROLLBOX:
+        check_is_asked(config)
+    if settings.reward_model is not None and manager != HYBRID:
+        raise ConfigError(f"rollbox.reward_model: only reward.reward_manager.name={HYBRID} reads it (got {manager})")
+
+
+async def check_rewards(config: Any, settings: TrainingSettings, samples: list[Sample]) -> list[str]:
+    """The reward of each row can be computed, and functions of the user's own are verified.
+
+    Returns:
+        Lines for the user.
+
+    Raises:
+        ConfigError: a row cannot be scored, or a function fails.
+    """
+    function, manager = config.reward.custom_reward_function, config.reward.reward_manager.name
+    if function.path is not None and (manager != HYBRID or str(function.path) != OUR_FUNCTION):
+        return [await _try_reward_function(config, samples[0])]
+    if manager not in (ROLLBOX, HYBRID):
+        return [f"reward: verl's manager {manager!r}, not tried"]
+    try:
+        rewards = rewards_of(settings.rewards.path)
+        rewards.check_samples(samples)
+    except ConfigError as error:
+        raise ConfigError(f"data: {error}") from error
+    sources = sorted({sample.data_source for sample in samples})
+    line = f"reward: {len(samples)} rows can be scored ({', '.join(sources)})"
+    entries = rewards.entries_of_user(sources)
+    return [line, *([await _verified(rewards, entries)] if entries else [])]
+
+
+async def _verified(rewards: RewardComposition, entries: Sequence[ScoreEntry]) -> str:
+    """`rollbox reward verify` as a gate."""
+    passed: dict[str, int] = {}
+    async with ScoringSandbox(rewards.config.sandbox_url) as sandbox:
+        sandbox.use()
+        async for finding in verify(entries):
+            if finding.problem:
+                entry = next(entry for entry in entries if entry.pattern == finding.pattern)
+                raise ConfigError(
+                    f"reward: {entry.described} fails its check {finding.check!r}: {finding.problem}; mend the "
+                    f"function or its fixtures, and see all with: rollbox reward verify --module {entry.file}"
+                )
+            passed[finding.pattern] = passed.get(finding.pattern, 0) + 1
+    return f"reward functions verified: {', '.join(f'{name} ({number} checks)' for name, number in passed.items())}"
+
+
+async def _try_reward_function(config: Any, sample: Sample) -> str:
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    where = f"{config.reward.custom_reward_function.name} of {config.reward.custom_reward_function.path}"
+    if config.reward.reward_model.enable:
+        return f"reward: {where}, not tried, because it may ask the reward model"
+    try:
+        function = get_custom_reward_fn(config)
+        assert function is not None
+        arguments: dict[str, Any] = {
+            "data_source": sample.data_source,
+            "solution_str": "#### 1",
+            "ground_truth": sample.ground_truth,
+            "extra_info": {**sample.extra_info, "tool_rewards": [], "turn_scores": [], "num_turns": 2},
+        }
+        if inspect.iscoroutinefunction(function):
+            result = await function(**arguments)
+        else:
+            result = await asyncio.to_thread(lambda: function(**arguments))
+        score = float(result["score"] if isinstance(result, dict) else result)
+    except Exception as error:
+        raise ConfigError(
+            f"reward: {where} cannot score row {sample.sample_id}: {type(error).__name__}: {error}; mend it, or start "
+            "with --no-preflight where it needs what only a real trajectory has"
+        ) from error
+    return f"reward: {where} gives an answer of '#### 1' to the first row {score:g}"
