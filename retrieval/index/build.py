@@ -131,12 +131,14 @@ class _Build:
                 self._check_bad(final=True)
         finally:
             # Also when it fails: whatever was committed stays, and the writer's threads end.
-            writer.wait_merging_threads()
+            with _writing(self._options.out):
+                writer.wait_merging_threads()
         if not self._at.rows:
             raise ConfigError(f"corpus {', '.join(self._options.corpus)}: holds no passages")
-        sweeper = self._index.writer(_SWEEPER_HEAP_BYTES, 1)
-        sweeper.garbage_collect_files()  # what was merged into other files
-        sweeper.wait_merging_threads()
+        with _writing(self._options.out):
+            sweeper = self._index.writer(_SWEEPER_HEAP_BYTES, 1)
+            sweeper.garbage_collect_files()  # what was merged into other files
+            sweeper.wait_merging_threads()
         report(self._state(sum(self._sizes)))
         return self._at
 
@@ -168,11 +170,12 @@ class _Build:
         return None
 
     def _commit(self, writer: Any, notes: Journal) -> None:
-        for row, passage in enumerate(self._batch.values(), start=self._at.rows):
-            writer.add_document(document_of(self._tantivy, passage, row))
-        self._at.rows += len(self._batch)
-        notes.commit(self._at)
-        writer.commit()
+        with _writing(self._options.out):
+            for row, passage in enumerate(self._batch.values(), start=self._at.rows):
+                writer.add_document(document_of(self._tantivy, passage, row))
+            self._at.rows += len(self._batch)
+            notes.commit(self._at)
+            writer.commit()
         self._batch, self._batch_bytes = {}, 0
         self._known = Bm25Index(self._index)
 
@@ -187,6 +190,19 @@ class _Build:
                 f"corpus: {bad} of {seen} records are no passages, more than --max-bad {self._options.max_bad:g} "
                 f"allows; {self._options.out / BAD_LINES} says which and why. A larger --max-bad goes on without them"
             )
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """
+    Raises:
+        ConfigError: the disk is full, or the folder cannot be written. tantivy says so by a ValueError.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        fix = "make room and start the same command again: it goes on from the last commit"
+        raise ConfigError(f"index {out}: cannot be written: {error}; {fix}") from error
 
 
 @contextmanager
