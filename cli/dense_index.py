@@ -38,7 +38,7 @@ def dense_request(embedder: dict[str, Any], kind: str) -> DenseRequest:
         from ..retrieval.dense.nearest import KINDS, import_faiss
     except ImportError as error:
         raise ConfigError(f"--dense: {error}; install it with: pip install 'rollbox[dense]'") from error
-    if not embedder["model"]:
+    if not embedder.get("model"):
         raise ConfigError("--dense-url: needs --dense MODEL too, the name by which the server knows the model")
     if kind not in KINDS:
         raise ConfigError(f"--dense-kind: must be one of {', '.join(KINDS)} (got {kind!r})")
