@@ -38,7 +38,7 @@ def dense_request(embedder: dict[str, Any], kind: str) -> DenseRequest:
         from ..retrieval.dense.nearest import KINDS, import_faiss
     except ImportError as error:
         raise ConfigError(f"--dense: {error}; install it with: pip install 'rollbox[dense]'") from error
-    if not embedder["model"]:
+    if not embedder.get("model"):
         raise ConfigError("--dense-url: needs --dense MODEL too, the name by which the server knows the model")
     if kind not in KINDS:
         raise ConfigError(f"--dense-kind: must be one of {', '.join(KINDS)} (got {kind!r})")
@@ -56,11 +56,11 @@ def add_dense(corpus: Sequence[str], out: Path, request: DenseRequest) -> None:
     from ..retrieval.dense.build import build_dense
     from ..retrieval.dense.embedder import open_embedder
     from ..retrieval.index.corpus_files import corpus_files
+    from ..retrieval.index.manifest import DENSE
     from ..retrieval.index.opened import open_index
-    from ..retrieval.local_backends import DENSE
 
     index = open_index(out)
-    if [str(path.resolve()) for path in corpus_files(corpus)] != [file.path for file in index.manifest.corpus]:
+    if [str(path.resolve()) for path in corpus_files(corpus, out)] != [file.path for file in index.manifest.corpus]:
         raise ConfigError(f"index {out}: is there already, and of another corpus; --restart builds it again")
     if index.corpus == "changed":
         raise ConfigError(f"index {out}: {index.corpus_changes[0]}; build it again with --restart")

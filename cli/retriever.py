@@ -56,8 +56,12 @@ def index(
     request = dense_request(embedder, dense_kind) if dense or dense_url else None
     options = BuildOptions(corpus, out, command, max_bad, commit_every, memory_mb, threads, restart)
     if request is None or restart or not (out / MANIFEST).exists():
-        with BuildProgress(Console()) as progress:
-            manifest = build_index(options, progress.advance)
+        try:
+            with BuildProgress(Console()) as progress:
+                manifest = build_index(options, progress.advance)
+        except KeyboardInterrupt:
+            typer.echo(f"stopped; the same command goes on from the last commit in {out}", err=True)
+            raise
         typer.echo(f"{manifest.passages} passages of {len(manifest.corpus)} files in {out}")
         if manifest.bad_records:
             typer.echo(f"{manifest.bad_records} records were left out; {out / BAD_LINES} says which and why")

@@ -7,7 +7,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -40,16 +40,23 @@ class HttpService:
         url: the whole address, path included.
         max_connections: requests in flight per event loop; more wait.
         max_attempts: of each request; 1 leaves trying again to the caller, such as for another server.
-        what: is unavailable where it fails.
+        what: is unavailable where it fails. headers: of each request, such as the token.
     """
 
     def __init__(
-        self, url: str, max_connections: int, *, max_attempts: int = _MAX_ATTEMPTS, what: str = "search"
+        self,
+        url: str,
+        max_connections: int,
+        *,
+        max_attempts: int = _MAX_ATTEMPTS,
+        what: str = "search",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._url = url
         self._max_connections = max_connections
         self._max_attempts = max_attempts
         self._what = what
+        self._headers = headers
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
 
     async def aclose(self) -> None:
@@ -103,7 +110,8 @@ class HttpService:
         if loop not in self._sessions:
             connector = aiohttp.TCPConnector(limit=self._max_connections)
             # The deadline is kept outside, over all attempts; aiohttp's own five minutes must not cut in.
-            self._sessions[loop] = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None))
+            unlimited = aiohttp.ClientTimeout(total=None)
+            self._sessions[loop] = aiohttp.ClientSession(connector=connector, timeout=unlimited, headers=self._headers)
         return self._sessions[loop]
 
     def _as_infra_error(self, error: BadReplyError, retries: int) -> InfraError:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
+from ..serving.bearer import RETRIEVER_TOKEN_VARIABLE, authorization, environment_token
 from .backend import Backend, BackendOptions, is_address
 from .elasticsearch import ElasticsearchRetriever
 from .remote import RemoteRetriever
@@ -20,12 +22,13 @@ _ASKED_TOGETHER = 64
 
 @asynccontextmanager
 async def open_remote(sources: Sequence[str], options: BackendOptions) -> AsyncIterator[Backend]:
-    """Other services that speak Search-R1's `/retrieve`; several addresses are replicas of one.
+    """Other services that speak Search-R1's `/retrieve`; several addresses are replicas of one. The environment's token
+    is shown to them, if there is one.
 
     Raises:
         ConfigError: a source is no address, or there twice.
     """
-    retriever = replicated(sources, options, RemoteRetriever)
+    retriever = replicated(sources, options, showing(environment_token(RETRIEVER_TOKEN_VARIABLE)))
     async with aclosing(retriever):
         yield _remote(retriever, options, lambda: {"urls": list(sources)})
 
@@ -37,7 +40,8 @@ async def open_shards(sources: Sequence[str], options: BackendOptions) -> AsyncI
     Raises:
         ConfigError: as `open_remote`.
     """
-    shards = [replicated([url for url in source.split(",") if url], options, RemoteRetriever) for source in sources]
+    kind = showing(environment_token(RETRIEVER_TOKEN_VARIABLE))
+    shards = [replicated([url for url in source.split(",") if url], options, kind) for source in sources]
     retriever = ShardedRetriever(shards, options.merge)
     async with aclosing(retriever):
         yield _remote(retriever, options, lambda: {"shards": list(sources), "merge": options.merge})
@@ -81,6 +85,11 @@ async def open_qdrant(sources: Sequence[str], options: BackendOptions) -> AsyncI
     ) as retriever:
         await retriever.check()
         yield _remote(retriever, options, lambda: {"url": sources[0], "embedding_model": options.embedding_model})
+
+
+def showing(token: str | None) -> Callable[..., RemoteRetriever]:
+    """A client of `/retrieve` that shows `token`."""
+    return partial(RemoteRetriever, headers=authorization(token))
 
 
 def replicated(sources: Sequence[str], options: BackendOptions, kind: Callable[..., Retriever]) -> Retriever:

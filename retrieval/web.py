@@ -42,11 +42,10 @@ class SerperRetriever(_WebRetriever):
     """`POST url {"q", "num"}` with `X-API-KEY` -> `{"organic": [{"link", "title", "snippet"}], "answerBox"?}`."""
 
     def __init__(self, url: str, max_connections: int, api_key: str) -> None:
-        super().__init__(url, max_connections)
-        self._headers = {"X-API-KEY": api_key}
+        super().__init__(url, max_connections, headers={"X-API-KEY": api_key})
 
     async def _attempt(self, query: str, top_k: int) -> list[Hit]:
-        answer = await self.exchange("POST", json={"q": query, "num": top_k}, headers=self._headers)
+        answer = await self.exchange("POST", json={"q": query, "num": top_k})
         hits = web_hits(answer, "organic", ("link", "title", "snippet"), top_k)
         box = answer.get("answerBox")
         text = (box.get("answer") or box.get("snippet")) if isinstance(box, dict) else None

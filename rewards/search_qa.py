@@ -1,7 +1,8 @@
 """Question answering as in Search-R1 (Jin et al., 2025): exact match and F1 of the last `<answer>`.
 
 The normalisation is that of SQuAD, which Search-R1 and verl use. It knows no signs and no decimal points: `-5` equals
-`5` and `3.14` equals `314`. `rollbox/search_strict` keeps them.
+`5` and `3.14` equals `314`. `rollbox/search_strict` keeps them. In verl, an answer of which nothing is left, such as
+`the`, also equals the gold answer `A`: `rollbox/search_r1` follows it there, for results to compare.
 """
 
 from __future__ import annotations
@@ -97,8 +98,30 @@ def exact_match(solution_str: str, ground_truth: str, extra_info: Mapping[str, A
     golds, answer = gold_answers(ground_truth), last_answer(solution_str)
     if answer is None or not _matches(answer, golds, normalised):
         return Score(0.0)
-    spammed = max(solution_str.count("<answer>"), solution_str.count("</answer>")) > _MAX_TAGS
-    return Score(0.25, correct=True) if spammed else Score(1.0)
+    return _unless_spammed(solution_str)
+
+
+@registry.score(
+    "rollbox/search_r1",
+    inline=True,
+    check=gold_answers,
+    fixtures=(
+        registry.Fixture("<answer>The city, of Lima!</answer>", _LIMA, 1.0),
+        registry.Fixture("<answer>the</answer>", "A", 1.0),
+        registry.Fixture("<answer>5</answer>", "-5", 1.0),
+        registry.Fixture("<answer>Perú</answer>", "Peru", 0.0),
+    ),
+)
+def search_r1_match(solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None) -> Score:
+    """What verl's `search_r1_like_qa_em.compute_score` gives; only that gold answers may be numbers.
+
+    Raises:
+        ConfigError: the ground truth holds no answer.
+    """
+    golds, answer = gold_answers(ground_truth), last_answer(solution_str)
+    if answer is None or normalised(answer) not in map(normalised, golds):
+        return Score(0.0)
+    return _unless_spammed(solution_str)
 
 
 @registry.score(
@@ -118,8 +141,8 @@ def strict_match(solution_str: str, ground_truth: str, extra_info: Mapping[str, 
         ConfigError: the ground truth holds no answer.
     """
     golds, answer = gold_answers(ground_truth), last_answer(solution_str)
-    spammed = max(solution_str.count("<answer>"), solution_str.count("</answer>")) > _MAX_TAGS
-    return Score(float(answer is not None and not spammed and _matches(answer, golds, strictly_normalised)))
+    right = answer is not None and not _is_spam(solution_str) and _matches(answer, golds, strictly_normalised)
+    return Score(float(right))
 
 
 @registry.score(
@@ -144,6 +167,14 @@ def f1(solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | Non
     words = normalised(answer).split()
     best = max(_f1(words, normalised(gold).split()) for gold in golds)
     return Score(best, correct=_matches(answer, golds, normalised))
+
+
+def _is_spam(solution_str: str) -> bool:
+    return max(solution_str.count("<answer>"), solution_str.count("</answer>")) > _MAX_TAGS
+
+
+def _unless_spammed(solution_str: str) -> Score:
+    return Score(0.25, correct=True) if _is_spam(solution_str) else Score(1.0)
 
 
 def _f1(words: list[str], gold: list[str]) -> float:

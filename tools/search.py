@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ..retrieval.backend import BackendOptions
 from ..retrieval.backends import BACKENDS
@@ -14,24 +14,29 @@ from ..retrieval.bm25 import Bm25Index
 from ..retrieval.cache import CachedRetriever
 from ..retrieval.lazy_backend import LazyBackend
 from ..retrieval.passages import Hit
-from ..retrieval.remote import RemoteRetriever
-from ..retrieval.remote_backends import replicated
+from ..retrieval.remote_backends import replicated, showing
 from ..retrieval.retriever import Retriever
 from ..retrieval.shared_index import SHIPPED_CORPUS, shared_index
 from ..retrieval.web import SearxngRetriever, SerperRetriever
 from ..schemas.errors import ErrorKind, InfraError, ToolError
 from ..schemas.tool import ToolResponse
+from ..serving.bearer import RETRIEVER_TOKEN_VARIABLE, check_token, environment_token
 from .base import BaseTool, CallContext, ToolConfig, ToolReturn
 from .config_values import ConfigPath
 from .search_text import Layout, answer_text
 
 _MAX_QUERIES = 16
 _MAX_QUERY_CHARS = 2_000
+_OPENING_S = 600.0
 _ADDRESS = r"^https?://[^/\s]+"
 _SOURCES = ("corpus", "index", "backend_sources", "retrieval_service_url", "searxng_url", "serper_url")
 
 
 Address = Annotated[str, Field(pattern=_ADDRESS)]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 class SearchConfig(ToolConfig):
@@ -45,6 +50,7 @@ class SearchConfig(ToolConfig):
             `elasticsearch`: what they ask. backend_options: of all backends, see `BackendOptions`.
         retrieval_service_url: the whole address of a Search-R1 service, such as http://host:8000/retrieve; a list of
             them is of equal ones, and a call that fails goes to another.
+        retrieval_token: what those services ask for; None takes it from ROLLBOX_RETRIEVER_TOKEN, where that is set.
         searxng_url: of a SearXNG instance, such as http://host:8888/search.
         serper_url: of Serper or what speaks like it, such as https://google.serper.dev/search; with `api_key`.
         topk: passages per query.
@@ -60,7 +66,8 @@ class SearchConfig(ToolConfig):
     backend: str = ""
     backend_sources: list[str] | None = Field(default=None, min_length=1)
     backend_options: BackendOptions | None = None
-    retrieval_service_url: Address | list[Address] | None = None
+    retrieval_service_url: Annotated[list[Address], Field(min_length=1), BeforeValidator(_as_list)] | None = None
+    retrieval_token: str | None = Field(default=None, repr=False)
     searxng_url: str | None = Field(default=None, pattern=_ADDRESS)
     serper_url: str | None = Field(default=None, pattern=_ADDRESS)
     api_key: str | None = Field(default=None, min_length=1, repr=False)
@@ -85,6 +92,11 @@ class SearchConfig(ToolConfig):
         if self.backend_sources is not None and not self.backend:
             raise ValueError("backend_sources needs backend")
         return self
+
+    @field_validator("retrieval_token")
+    @classmethod
+    def _token(cls, value: str | None) -> str | None:
+        return None if value is None else check_token(value, "retrieval_token")  # as ConfigError: it shows no value
 
     @field_validator("backend")
     @classmethod
@@ -150,7 +162,9 @@ class SearchTool(BaseTool):
         if self._service is None:
             results = await self._search_locally(queries, remaining_s)
         else:
-            timeout_s = self.config.timeout if remaining_s is None else min(self.config.timeout, remaining_s)
+            # The first call to an index of this process may wait for a model to be loaded, as for a corpus to be read.
+            timeout_s = self.config.timeout if self.config.index is None else _OPENING_S
+            timeout_s = timeout_s if remaining_s is None else min(timeout_s, remaining_s)
             if isinstance(self._service, CachedRetriever):
                 results, retries, cached = await self._service.search_cached(queries, self.config.topk, timeout_s)
             else:
@@ -197,9 +211,9 @@ def _service(config: SearchConfig) -> Retriever | None:
     if config.backend_sources is not None:
         return LazyBackend(config.backend, config.backend_sources, config.backend_options)
     if config.retrieval_service_url is not None:
-        urls = config.retrieval_service_url
         options = BackendOptions(connections=connections)
-        return replicated([urls] if isinstance(urls, str) else urls, options, RemoteRetriever)
+        token = config.retrieval_token or environment_token(RETRIEVER_TOKEN_VARIABLE)
+        return replicated(config.retrieval_service_url, options, showing(token))
     if config.searxng_url is not None:
         return SearxngRetriever(config.searxng_url, connections)
     if config.serper_url is not None and config.api_key is not None:

@@ -59,7 +59,7 @@ class DenseRetriever:
         return [
             # faiss fills up with -1 what it does not find.
             [
-                Hit(passages[row].id, passages[row].title, passages[row].text, float(score))
+                Hit.of(passages[row], float(score))
                 for score, row in zip(each_scores, map(int, each_rows), strict=True)
                 if row >= 0
             ]

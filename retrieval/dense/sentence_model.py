@@ -67,25 +67,39 @@ def _own_prefixes(model: Any) -> tuple[str, str] | None:
 
 
 def _load(model: str, device: str | None) -> Any:
+    where = _local_files(model)
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise ConfigError(
             "embedding models in this process need sentence-transformers: pip install 'rollbox[dense]'"
         ) from error
-    folder = Path(model).expanduser()
-    where = str(folder) if folder.is_dir() else model
     try:
         # Even where the network is there: a server that starts must not depend on a hub, or fetch another revision.
         with _no_progress_bar():
             return SentenceTransformer(where, device=device, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
-        if folder.is_dir():
-            raise ConfigError(f"embedding model {model}: cannot be loaded: {error}"[:500]) from error
-        raise ConfigError(
-            f"embedding model {model!r}: is no folder, and is not in the Hugging Face cache; nothing is downloaded "
-            f"here: run `hf download {model}` first, or give a folder"
-        ) from error
+        raise ConfigError(f"embedding model {model}: cannot be loaded: {error}"[:500]) from error
+
+
+def _local_files(model: str) -> str:
+    """The folder, or the name when its files are in the cache. Known before the imports, which take ten seconds."""
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return str(folder)
+    try:
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+
+        known = isinstance(try_to_load_from_cache(model, "config.json"), str)
+    except (ImportError, HFValidationError):
+        known = False
+    if known:
+        return model
+    raise ConfigError(
+        f"embedding model {model!r}: is no folder, and is not in the Hugging Face cache; nothing is downloaded here: "
+        f"run `hf download {model}` first, or give a folder"
+    )
 
 
 @contextmanager

@@ -22,9 +22,20 @@ from ..passages import Passage
 from . import journal
 from .corpus_files import CorpusFile, corpus_files
 from .journal import Journal, Position
-from .manifest import BAD_LINES, BM25, BUILDING, MANIFEST, Manifest, index_files, let_others_read, write_manifest
+from .manifest import (
+    BAD_LINES,
+    BM25,
+    BUILDING,
+    DENSE,
+    MANIFEST,
+    PROGRESS,
+    Manifest,
+    index_files,
+    let_others_read,
+    write_manifest,
+)
 
-_OURS = (MANIFEST, BUILDING, BM25)
+_OURS = frozenset({MANIFEST, BUILDING, PROGRESS, BAD_LINES, BM25, DENSE})
 _CHECK_BAD_FROM = 10_000
 _BATCH_BYTES = 64 * 2**20
 _SWEEPER_HEAP_BYTES = 16 * 2**20
@@ -131,12 +142,14 @@ class _Build:
                 self._check_bad(final=True)
         finally:
             # Also when it fails: whatever was committed stays, and the writer's threads end.
-            writer.wait_merging_threads()
+            with _writing(self._options.out):
+                writer.wait_merging_threads()
         if not self._at.rows:
             raise ConfigError(f"corpus {', '.join(self._options.corpus)}: holds no passages")
-        sweeper = self._index.writer(_SWEEPER_HEAP_BYTES, 1)
-        sweeper.garbage_collect_files()  # what was merged into other files
-        sweeper.wait_merging_threads()
+        with _writing(self._options.out):
+            sweeper = self._index.writer(_SWEEPER_HEAP_BYTES, 1)
+            sweeper.garbage_collect_files()  # what was merged into other files
+            sweeper.wait_merging_threads()
         report(self._state(sum(self._sizes)))
         return self._at
 
@@ -168,11 +181,12 @@ class _Build:
         return None
 
     def _commit(self, writer: Any, notes: Journal) -> None:
-        for row, passage in enumerate(self._batch.values(), start=self._at.rows):
-            writer.add_document(document_of(self._tantivy, passage, row))
-        self._at.rows += len(self._batch)
-        notes.commit(self._at)
-        writer.commit()
+        with _writing(self._options.out):
+            for row, passage in enumerate(self._batch.values(), start=self._at.rows):
+                writer.add_document(document_of(self._tantivy, passage, row))
+            self._at.rows += len(self._batch)
+            notes.commit(self._at)
+            writer.commit()
         self._batch, self._batch_bytes = {}, 0
         self._known = Bm25Index(self._index)
 
@@ -190,6 +204,19 @@ class _Build:
 
 
 @contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """
+    Raises:
+        ConfigError: the disk is full, or the folder cannot be written. tantivy says so by a ValueError.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        fix = "make room and start the same command again: it goes on from the last commit"
+        raise ConfigError(f"index {out}: cannot be written: {error}; {fix}") from error
+
+
+@contextmanager
 def _locked(out: Path, restart: bool) -> Iterator[None]:
     """The folder, made where it is missing, and ours alone while the context lasts."""
     try:
@@ -202,8 +229,9 @@ def _locked(out: Path, restart: bool) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(f"index {out}: another process is building it") from None
-        if os.listdir(out) and not any((out / name).exists() for name in _OURS):
-            raise ConfigError(f"--out {out}: is a folder with something else in it; give an empty one or a new one")
+        others = sorted(name for name in os.listdir(out) if name.removesuffix(".new") not in _OURS)
+        if others:
+            raise ConfigError(f"--out {out}: has something else in it ({others[0]}); give an empty folder or a new one")
         if restart:
             _clear(out)
         yield

@@ -19,7 +19,7 @@ from .corpus_files import CorpusFile
 FORMAT = 1
 """Raised when older versions of Rollbox could not read what is written now."""
 MANIFEST, BUILDING, PROGRESS, BAD_LINES = "manifest.json", "building.json", "progress.jsonl", "bad_lines.jsonl"
-BM25 = "bm25"
+BM25, DENSE = "bm25", "dense"
 _KIND = "rollbox index"
 _AGAIN = "build it again with --restart"
 
@@ -38,7 +38,7 @@ class Manifest(BaseModel):
     Attributes:
         bad_records: left out of the index; `bad_lines.jsonl` has them.
         analysis: of the text, see `bm25_text`. software: versions that built it.
-        files: of `bm25/`, by name. dense: what `retrieval.dense` keeps of its part; empty without one.
+        files: of `bm25/`, by name.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -51,7 +51,6 @@ class Manifest(BaseModel):
     analysis: dict[str, Any] = Field(default_factory=lambda: dict(ANALYSIS))
     software: dict[str, str]
     files: dict[str, IndexFile]
-    dense: dict[str, Any] = Field(default_factory=dict)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -18,7 +18,7 @@ def rollbox(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_command() -> None:
     result = rollbox("--help")
     assert result.returncode == 0
-    for command in ("serve", "demo", "demo-gsm8k", "tools", "view"):
+    for command in ("serve", "demo", "demo-gsm8k", "retriever", "tools", "view"):
         assert command in result.stdout
 
 
@@ -29,6 +29,9 @@ def test_help_names_every_command() -> None:
         (("serve", "--slots", "0"), "serve: slots: Input should be greater than or equal to 1 (got 0)"),
         (("serve", "--pool", "thread"), "serve: pool: Input should be 'zygote' or 'process' (got 'thread')"),
         (("serve", "--port", "0", "--preload", "torch"), "no tier 'torch'"),
+        (("retriever", "serve", "/not/there"), "index /not/there: there is no such folder"),
+        (("retriever", "serve", "/tmp", "--port", "-1"), "retriever serve: port: Input should be greater than"),
+        (("retriever", "index", "/not/there", "--out", "/not/index"), "corpus /not/there: there is no such file"),
         (("tools", "check", "/not/there.yaml"), "/not/there.yaml"),
         (
             ("tools", "check", "calculator", "--call", "calculater={}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 import signal
 import subprocess
 import time
@@ -144,6 +145,35 @@ def test_a_wrong_file_is_not_read_to_its_end(tmp_path: Path) -> None:
         build(corpus, tmp_path / "index")
 
 
+def test_a_full_disk_is_said_and_gone_on_from(tmp_path: Path) -> None:
+    corpus = write_lines(tmp_path / "c.jsonl", records(3000))
+    command = [*COMMAND, "index", str(corpus), "--out", str(tmp_path / "index"), "--commit-every", "1000"]
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+
+    done = subprocess.run(command, preexec_fn=small_files, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written: " in done.stderr
+    assert "make room and start the same command again" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert rollbox_index(*command[len(COMMAND) + 1 :]).returncode == 0
+    assert _ids(open_index(tmp_path / "index")) == [f"p{i}" for i in range(3000)]
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
+    corpus = write_lines(tmp_path / "c.jsonl", records(20_000))
+    command = [*COMMAND, "index", str(corpus), "--out", str(tmp_path / "index"), "--commit-every", "50"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and _commits(tmp_path / "index") < 3:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=100)
+    assert process.returncode not in (0, None)
+    assert "stopped; the same command goes on" in said
+    assert "Traceback" not in said
+
+
 @pytest.mark.parametrize("content", ["", "\n\n"])
 def test_a_corpus_without_passages_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "c.jsonl").write_text(content)
@@ -152,10 +182,10 @@ def test_a_corpus_without_passages_is_refused(tmp_path: Path, content: str) -> N
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "bm25").mkdir(parents=True)
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     for restart in (False, True):
-        with pytest.raises(ConfigError, match="something else in it"):
+        with pytest.raises(ConfigError, match=r"something else in it \(thesis\.txt\)"):
             build(write_lines(tmp_path / "c.jsonl", records(3)), tmp_path / "mine", restart=restart)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 

@@ -250,7 +250,14 @@ async def test_a_server_may_serve_another(url: str) -> None:
         )
         async with aiohttp.ClientSession(outer) as http, http.get("/v1/info") as response:
             info = await response.json()
-    assert (info["backend"], info["url"]) == ("remote", f"{url}/retrieve")
+    assert (info["backend"], info["urls"]) == ("remote", [f"{url}/retrieve"])
+
+
+def test_a_first_passage_of_signs_is_no_reason_not_to_start(tmp_path: Path) -> None:
+    signs = [{"id": f"s{i}", "text": "★★★ — ★★★"} for i in range(5)]
+    build(write_lines(tmp_path / "c.jsonl", [*signs, *RECORDS]), tmp_path / "index")
+    with serving(tmp_path / "index") as address:
+        assert address
 
 
 async def test_with_a_token_all_but_health_is_closed(index: Path) -> None:
@@ -273,7 +280,7 @@ async def test_with_a_token_all_but_health_is_closed(index: Path) -> None:
     [
         (("--host", "0.0.0.0"), "could read the whole index. Set ROLLBOX_RETRIEVER_TOKEN"),
         (("--backend", "bm52"), "there is no 'bm52'; did you mean 'bm25'?"),
-        (("--backend", "remote"), "needs one address"),
+        (("--backend", "remote"), "is no address, such as"),
         (("--slots", "0"), "retriever serve: slots: "),
         (("--threads", "0"), "retriever serve: options.threads: "),
     ],

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from rollbox.schemas.errors import ErrorKind
+from rollbox.schemas.errors import ConfigError, ErrorKind, InfraError
 from rollbox.schemas.tool import ToolCall
 from rollbox.tools.dispatch import ToolBox
 from rollbox.tools.search import SearchTool
 
 from ..retrieval.corpora import build, serving, write_lines
 
+TOKEN = "correct-horse-battery-staple"
 RECORDS: list[dict[str, Any]] = [
     {"id": "peru", "contents": '"Peru"\nLima is the capital of Perú.'},
     {"id": "kenya", "contents": '"Kenya"\nNairobi is the capital of Kenya.'},
@@ -66,6 +67,35 @@ async def test_a_setting_beyond_the_servers_is_a_failure_of_ours_and_not_the_mod
     answer = await call(SearchTool({"retrieval_service_url": url, "topk": 11}), query_list=["Lima"])
     assert answer.record.error_kind is ErrorKind.INFRA
     assert answer.record.retries == 0
+    assert "at most 10 passages per query on this server" in (answer.record.error or "")
+
+
+async def test_the_token_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(write_lines(tmp_path / "c.jsonl", RECORDS), tmp_path / "index")
+    with serving(tmp_path / "index", env={"ROLLBOX_RETRIEVER_TOKEN": TOKEN}) as address:
+        config = {"retrieval_service_url": f"{address}/retrieve", "topk": 1}
+        for more in ({}, {"retrieval_token": "wrong"}):
+            with pytest.raises(InfraError, match=r"HTTP 401.*a token is needed") as caught:
+                await asked(SearchTool(config | more))
+            assert caught.value.retries == 0
+        tool = SearchTool(config | {"retrieval_token": TOKEN})
+        assert TOKEN not in repr(tool.config)
+        assert "Lima" in await asked(tool)
+        monkeypatch.setenv("ROLLBOX_RETRIEVER_TOKEN", TOKEN)
+        assert "Lima" in await asked(SearchTool(config))
+        # A server before a server shows it too, and asks for it.
+        with serving(f"{address}/retrieve") as outer:
+            assert "Lima" in await asked(SearchTool({"retrieval_service_url": f"{outer}/retrieve", "topk": 1}))
+    with pytest.raises(ConfigError, match="retrieval_token: a token consists of printable"):
+        SearchTool({"retrieval_token": "two words"})
+
+
+async def asked(tool: SearchTool) -> str:
+    try:
+        response, _, _ = await tool.execute("i", {"query_list": ["Lima"]})
+    finally:
+        await tool.aclose()
+    return response.text or ""
 
 
 def test_rollbox_tools_check_works_with_it(url: str, tmp_path: Path) -> None:
