@@ -55,7 +55,7 @@ $(STAMPS)/verl-%: pyproject.toml
 		-e ".[server,search,dev]"
 	@mkdir -p $(STAMPS) && touch $@
 
-# A list of everything: resolving it anew takes as long as installing, and would add torchvision and a compiler.
+# A list of everything: resolving it anew takes as long as installing, and would add a compiler and what serves sound.
 $(STAMPS)/vllm: pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps -r constraints-vllm.txt

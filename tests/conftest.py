@@ -77,7 +77,7 @@ def random_model_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -
     return directory
 
 
-@pytest.fixture(scope="session", params=["qwen2-vl", "llava"])
+@pytest.fixture(scope="session", params=list(MAKERS))
 def vision_model_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved model that sees, of random weights."""
     directory = tmp_path_factory.mktemp("vision-model") / str(request.param)

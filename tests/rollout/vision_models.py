@@ -75,14 +75,28 @@ def _text_config(tokenizer: Any) -> dict[str, Any]:
 
 def make_qwen2_vl(directory: Path) -> None:
     """Qwen2-VL: pictures of any size become 2 to 24 tokens, and rotary positions in three parts."""
-    import torch
     from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    vision = {"depth": 2, "embed_dim": 64, "hidden_size": 64, "num_heads": 2, "mlp_ratio": 2}
+    _make_qwen_vl(directory, Qwen2VLConfig, Qwen2VLForConditionalGeneration, vision, "Qwen2VLProcessor")
+
+
+def make_qwen2_5_vl(directory: Path) -> None:
+    """Qwen2.5-VL: the same, and the first of two vision layers sees windows of 2 x 2 tokens only."""
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    vision = {"depth": 2, "hidden_size": 64, "out_hidden_size": 64, "intermediate_size": 128, "num_heads": 2}
+    vision |= {"window_size": 56, "fullatt_block_indexes": [1]}
+    _make_qwen_vl(directory, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, vision, "Qwen2_5_VLProcessor")
+
+
+def _make_qwen_vl(directory: Path, config_of: Any, model_of: Any, vision: dict[str, Any], processor_class: str) -> None:
+    import torch
 
     tokenizer = seeing_tokenizer(_MARKS, QWEN_VL)
     start, end, image, video = (tokenizer.convert_tokens_to_ids(mark) for mark in _MARKS)
     rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 6, 6]}
-    vision = {"depth": 2, "embed_dim": 64, "hidden_size": 64, "num_heads": 2, "mlp_ratio": 2}
-    config = Qwen2VLConfig(
+    config = config_of(
         text_config={**_text_config(tokenizer), "rope_parameters": rope, "rope_scaling": rope},
         vision_config=vision,
         image_token_id=image,
@@ -92,7 +106,11 @@ def make_qwen2_vl(directory: Path) -> None:
         tie_word_embeddings=False,
     )
     torch.manual_seed(0)
-    _save(Qwen2VLForConditionalGeneration(config), tokenizer, directory)
+    _save(model_of(config), tokenizer, directory)
+    _write_qwen_vl_processor(directory, processor_class)
+
+
+def _write_qwen_vl_processor(directory: Path, processor_class: str) -> None:
     scaling = {"patch_size": 14, "temporal_patch_size": 2, "merge_size": 2}
     # Written out as published models have it: vLLM reads the file itself and knows no defaults.
     norm = {
@@ -105,7 +123,7 @@ def make_qwen2_vl(directory: Path) -> None:
     # The names under which older and newer releases look for the limits.
     limits = {"min_pixels": _MIN_PIXELS, "max_pixels": _MAX_PIXELS}
     sizes = {"size": {"shortest_edge": _MIN_PIXELS, "longest_edge": _MAX_PIXELS}}
-    processor = {"image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2VLProcessor"}
+    processor = {"image_processor_type": "Qwen2VLImageProcessor", "processor_class": processor_class}
     _write(directory / "preprocessor_config.json", {**processor, **scaling, **norm, **limits, **sizes})
     _write(directory / "video_preprocessor_config.json", {"video_processor_type": "Qwen2VLVideoProcessor", **scaling})
 
@@ -135,7 +153,7 @@ def make_llava(directory: Path) -> None:
     _write(directory / "processor_config.json", {"processor_class": "LlavaProcessor", "image_token": "<image>", **own})
 
 
-MAKERS = {"qwen2-vl": make_qwen2_vl, "llava": make_llava}
+MAKERS = {"qwen2-vl": make_qwen2_vl, "qwen2.5-vl": make_qwen2_5_vl, "llava": make_llava}
 
 
 def processor_of(directory: Path) -> Any:

@@ -18,10 +18,13 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+# Before torch is imported, here or in a process that starts later: it calls what lies there.
+sys.path.append(str(Path(__file__).parent / "autoload"))
 # Before vLLM is imported, here or in a process that starts later.
 os.environ |= {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join(filter(None, [sys.path[-1], os.environ.get("PYTHONPATH")])),
     "TORCHDYNAMO_DISABLE": "1",  # otherwise the first logprobs are computed after 38 s of compiling C++
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one process beside this one rather than two

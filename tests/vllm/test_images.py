@@ -1,11 +1,8 @@
-"""Models that see on a real vLLM, in process and as a server: its tokens of an image are ours, and so are its logprobs.
-
-vLLM's own code for them needs torchvision, so where that is not installed these are left out.
-"""
+"""Models that see on a real vLLM, in process and as a server: its tokens of an image are ours, so are its logprobs."""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -25,16 +22,15 @@ from rollbox.schemas.trajectory import Sample
 
 from ..rollout.image_tool import ImageTool
 from ..rollout.test_seeing_engine import Calling, plain_logprobs, prompt_with
-from ..rollout.vision_models import make_qwen2_vl, picture, processor_of
+from ..rollout.vision_models import MAKERS, picture, processor_of
 from .conftest import ENGINE_ARGS, VllmServer
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("torchvision") is None, reason="needs torchvision")
 
-
-@pytest.fixture(scope="module")
-def seeing_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("seeing") / "qwen2-vl"
-    make_qwen2_vl(directory)
+@pytest.fixture(scope="module", params=["qwen2-vl", "qwen2.5-vl"])
+def seeing_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    importlib.import_module("torchvision")  # vLLM's own code for them needs it; where it is missing, that is said here
+    directory = tmp_path_factory.mktemp("seeing") / str(request.param)
+    MAKERS[request.param](directory)
     return directory
 
 
