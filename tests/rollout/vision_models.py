@@ -66,6 +66,7 @@ def _text_config(tokenizer: Any) -> dict[str, Any]:
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
         "num_key_value_heads": 1,
+        "head_dim": 32,
         "max_position_embeddings": 1024,
         "eos_token_id": tokenizer.eos_token_id,
         "bos_token_id": None,
@@ -90,12 +91,29 @@ def make_qwen2_5_vl(directory: Path) -> None:
     _make_qwen_vl(directory, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, vision, "Qwen2_5_VLProcessor")
 
 
-def _make_qwen_vl(directory: Path, config_of: Any, model_of: Any, vision: dict[str, Any], processor_class: str) -> None:
+def make_qwen3_vl(directory: Path) -> None:
+    """Qwen3-VL: the first vision layer's features are added inside the language model too, and positions interleave."""
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+    vision = {"depth": 2, "hidden_size": 64, "out_hidden_size": 64, "intermediate_size": 128, "num_heads": 2}
+    vision |= {"patch_size": 14, "deepstack_visual_indexes": [0]}
+    rope = {"mrope_section": [6, 5, 5], "mrope_interleaved": True}
+    _make_qwen_vl(directory, Qwen3VLConfig, Qwen3VLForConditionalGeneration, vision, "Qwen3VLProcessor", rope)
+
+
+def _make_qwen_vl(
+    directory: Path,
+    config_of: Any,
+    model_of: Any,
+    vision: dict[str, Any],
+    processor_class: str,
+    rope: dict[str, Any] | None = None,
+) -> None:
     import torch
 
     tokenizer = seeing_tokenizer(_MARKS, QWEN_VL)
     start, end, image, video = (tokenizer.convert_tokens_to_ids(mark) for mark in _MARKS)
-    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 6, 6]}
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 6, 6], **(rope or {})}
     config = config_of(
         text_config={**_text_config(tokenizer), "rope_parameters": rope, "rope_scaling": rope},
         vision_config=vision,
@@ -153,7 +171,12 @@ def make_llava(directory: Path) -> None:
     _write(directory / "processor_config.json", {"processor_class": "LlavaProcessor", "image_token": "<image>", **own})
 
 
-MAKERS = {"qwen2-vl": make_qwen2_vl, "qwen2.5-vl": make_qwen2_5_vl, "llava": make_llava}
+MAKERS = {
+    "qwen2-vl": make_qwen2_vl,
+    "qwen2.5-vl": make_qwen2_5_vl,
+    "qwen3-vl": make_qwen3_vl,
+    "llava": make_llava,
+}
 
 
 def processor_of(directory: Path) -> Any:

@@ -26,7 +26,7 @@ from ..rollout.vision_models import MAKERS, picture, processor_of
 from .conftest import ENGINE_ARGS, VllmServer
 
 
-@pytest.fixture(scope="module", params=["qwen2-vl", "qwen2.5-vl"])
+@pytest.fixture(scope="module", params=["qwen2-vl", "qwen2.5-vl", "qwen3-vl"])
 def seeing_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     importlib.import_module("torchvision")  # vLLM's own code for them needs it; where it is missing, that is said here
     directory = tmp_path_factory.mktemp("seeing") / str(request.param)
