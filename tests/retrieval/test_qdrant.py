@@ -21,6 +21,9 @@ from rollbox.schemas.errors import ConfigError, InfraError
 from .conftest import PASSAGES
 
 
+pytestmark = pytest.mark.timeout(600)  # the first to need the model waits for ten CPU seconds of imports
+
+
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_service, "_FIRST_PAUSE_S", 0.001)
