@@ -20,7 +20,6 @@ from rollbox.schemas.errors import ConfigError, InfraError
 
 from .conftest import PASSAGES
 
-
 pytestmark = pytest.mark.timeout(600)  # the first to need the model waits for ten CPU seconds of imports
 
 

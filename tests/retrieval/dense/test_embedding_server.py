@@ -14,7 +14,6 @@ from rollbox.schemas.errors import InfraError, OverloadedError
 
 from ...rewards.scoring_server import scripted_server
 
-
 pytestmark = pytest.mark.timeout(600)  # the first to need the model waits for ten CPU seconds of imports
 
 

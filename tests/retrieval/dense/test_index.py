@@ -23,7 +23,6 @@ from rollbox.schemas.errors import ConfigError, InfraError
 
 from ..conftest import PASSAGES, ListStore
 
-
 pytestmark = pytest.mark.timeout(600)  # the first to need the model waits for ten CPU seconds of imports
 
 
