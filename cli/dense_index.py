@@ -56,8 +56,8 @@ def add_dense(corpus: Sequence[str], out: Path, request: DenseRequest) -> None:
     from ..retrieval.dense.build import build_dense
     from ..retrieval.dense.embedder import open_embedder
     from ..retrieval.index.corpus_files import corpus_files
+    from ..retrieval.index.manifest import DENSE
     from ..retrieval.index.opened import open_index
-    from ..retrieval.local_backends import DENSE
 
     index = open_index(out)
     if [str(path.resolve()) for path in corpus_files(corpus, out)] != [file.path for file in index.manifest.corpus]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from .retriever import Retriever
 from .shards import Merge
 
 _logger = logging.getLogger(__name__)
-_PROBE_WORDS = 6
+_PROBE_WORDS, _PROBED_PASSAGES = 6, 1000
 
 
 class BackendOptions(BaseModel):
@@ -93,9 +94,13 @@ def open_one_index(backend: str, sources: Sequence[str], options: BackendOptions
 
 
 def probe_of(index: OpenedIndex) -> str:
-    """The first words of the first passage, which must be found."""
-    (first,) = index.bm25.passages_at([0])
-    return " ".join(f"{first.title} {first.text}".split()[:_PROBE_WORDS])
+    """The first words of the first passage that can be found by them: one may consist of signs alone."""
+    probe = ""
+    for passage in islice(index.bm25.passages(), _PROBED_PASSAGES):
+        probe = " ".join(f"{passage.title} {passage.text}".split()[:_PROBE_WORDS])
+        if index.bm25.search(probe, 1):
+            break
+    return probe
 
 
 def index_info(index: OpenedIndex) -> dict[str, Any]:

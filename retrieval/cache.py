@@ -19,8 +19,9 @@ Key = tuple[str, int]
 class _Asking:
     """One call of the inner retriever, and how many wait for it."""
 
-    def __init__(self, keys: list[Key]) -> None:
+    def __init__(self, keys: list[Key], deadline_s: float) -> None:
         self.keys = keys
+        self.deadline_s = deadline_s
         self.callers = 0
         self.retries = 0
         self.task: asyncio.Task[dict[Key, list[Hit]]]
@@ -58,6 +59,7 @@ class CachedRetriever:
         self, queries: list[str], top_k: int, timeout_s: float
     ) -> tuple[list[list[Hit]], int, bool]:
         """As `search`; also whether nobody had to be asked for it."""
+        deadline_s = time.monotonic() + timeout_s
         keys = [(" ".join(query.split()), top_k) for query in queries]
         found = {key: hits for key in keys if (hits := self._recall(key)) is not None}
         asked = self._asked.setdefault(asyncio.get_running_loop(), {})
@@ -65,7 +67,7 @@ class CachedRetriever:
         self.found += len(keys) - len(missing)
         self.missed += len(missing)
         if missing:
-            asking = _Asking(missing)
+            asking = _Asking(missing, deadline_s)
             asked.update(dict.fromkeys(missing, asking))
             asking.task = asyncio.create_task(self._ask(asking, asked, top_k, timeout_s))
             asking.task.add_done_callback(_noticed)
@@ -80,9 +82,15 @@ class CachedRetriever:
                     found[key] = (await asyncio.shield(each.task))[key]
         except TimeoutError:
             raise InfraError(f"search unavailable: no answer within {timeout_s:.3g} s") from None
+        except InfraError:
+            # Who began the call had less time than we have.
+            if not any(each.task.done() and each.deadline_s <= time.monotonic() < deadline_s for each in askings):
+                raise
         finally:
             for each in askings:
                 self._leave(each, asked)
+        if len(found) < len(set(keys)):
+            return await self.search_cached(queries, top_k, deadline_s - time.monotonic())
         return [found[key] for key in keys], sum(each.retries for each in askings), not waiting
 
     async def aclose(self) -> None:

@@ -12,13 +12,13 @@ from ..schemas.errors import ConfigError
 from .backend import Backend, BackendOptions, index_info, open_one_index, probe_of
 from .bm25 import Bm25Index
 from .fusion import FusedRetriever
+from .index.manifest import DENSE
 from .index.opened import OpenedIndex
 from .local import LocalRetriever
 
 if TYPE_CHECKING:  # numpy is no part of the extra `search`
     from .dense.retriever import DenseRetriever
 
-DENSE = "dense"
 _EMBEDDED_TOGETHER = 64
 
 

@@ -22,9 +22,20 @@ from ..passages import Passage
 from . import journal
 from .corpus_files import CorpusFile, corpus_files
 from .journal import Journal, Position
-from .manifest import BAD_LINES, BM25, BUILDING, MANIFEST, Manifest, index_files, let_others_read, write_manifest
+from .manifest import (
+    BAD_LINES,
+    BM25,
+    BUILDING,
+    DENSE,
+    MANIFEST,
+    PROGRESS,
+    Manifest,
+    index_files,
+    let_others_read,
+    write_manifest,
+)
 
-_OURS = (MANIFEST, BUILDING, BM25)
+_OURS = frozenset({MANIFEST, BUILDING, PROGRESS, BAD_LINES, BM25, DENSE})
 _CHECK_BAD_FROM = 10_000
 _BATCH_BYTES = 64 * 2**20
 _SWEEPER_HEAP_BYTES = 16 * 2**20
@@ -218,8 +229,9 @@ def _locked(out: Path, restart: bool) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(f"index {out}: another process is building it") from None
-        if os.listdir(out) and not any((out / name).exists() for name in _OURS):
-            raise ConfigError(f"--out {out}: is a folder with something else in it; give an empty one or a new one")
+        others = sorted(name for name in os.listdir(out) if name.removesuffix(".new") not in _OURS)
+        if others:
+            raise ConfigError(f"--out {out}: has something else in it ({others[0]}); give an empty folder or a new one")
         if restart:
             _clear(out)
         yield

@@ -19,7 +19,7 @@ from .corpus_files import CorpusFile
 FORMAT = 1
 """Raised when older versions of Rollbox could not read what is written now."""
 MANIFEST, BUILDING, PROGRESS, BAD_LINES = "manifest.json", "building.json", "progress.jsonl", "bad_lines.jsonl"
-BM25 = "bm25"
+BM25, DENSE = "bm25", "dense"
 _KIND = "rollbox index"
 _AGAIN = "build it again with --restart"
 

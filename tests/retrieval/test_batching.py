@@ -184,6 +184,29 @@ async def test_a_cached_call_ends_with_its_last_caller_and_can_be_asked_anew() -
     assert ids(await again) == ["a"]
 
 
+async def test_who_joins_a_call_has_its_own_time() -> None:
+    engine = Engine()
+    cache = CachedRetriever(BatchingRetriever(engine, 8, 4), 100, 60.0)
+    hasty = asyncio.create_task(cache.search(["a"], 3, 0.05))
+    await turns()
+    patient = asyncio.create_task(cache.search(["a", "b"], 3, 30))
+    with pytest.raises(InfraError, match=r"no answer within 0\.05 s"):
+        await hasty
+    engine.let(10)
+    assert ids(await patient) == ["a", "b"]
+
+
+async def test_a_failure_that_is_none_of_time_is_shared() -> None:
+    engine = Engine()
+    engine.error = InfraError("broken")
+    cache = CachedRetriever(engine, 100, 60.0)
+    tasks = [asyncio.create_task(cache.search(["a"], 3, timeout_s)) for timeout_s in (10, 20)]
+    await turns()
+    engine.let(1)
+    assert [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)] == ["broken"] * 2
+    assert len(engine.calls) == 1
+
+
 async def test_the_cache_is_bounded_by_its_hits_too() -> None:
     engine = Engine()
     cache = CachedRetriever(engine, 100, 60.0, most_hits=2)

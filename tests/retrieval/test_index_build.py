@@ -182,10 +182,10 @@ def test_a_corpus_without_passages_is_refused(tmp_path: Path, content: str) -> N
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "bm25").mkdir(parents=True)
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     for restart in (False, True):
-        with pytest.raises(ConfigError, match="something else in it"):
+        with pytest.raises(ConfigError, match=r"something else in it \(thesis\.txt\)"):
             build(write_lines(tmp_path / "c.jsonl", records(3)), tmp_path / "mine", restart=restart)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 

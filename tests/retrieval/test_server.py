@@ -253,6 +253,13 @@ async def test_a_server_may_serve_another(url: str) -> None:
     assert (info["backend"], info["urls"]) == ("remote", [f"{url}/retrieve"])
 
 
+def test_a_first_passage_of_signs_is_no_reason_not_to_start(tmp_path: Path) -> None:
+    signs = [{"id": f"s{i}", "text": "★★★ — ★★★"} for i in range(5)]
+    build(write_lines(tmp_path / "c.jsonl", [*signs, *RECORDS]), tmp_path / "index")
+    with serving(tmp_path / "index") as address:
+        assert address
+
+
 async def test_with_a_token_all_but_health_is_closed(index: Path) -> None:
     with serving(index, env={"ROLLBOX_RETRIEVER_TOKEN": TOKEN}) as address:
         async with aiohttp.ClientSession(address) as http:
