@@ -32,11 +32,16 @@ def diagnose(
 
 def where(
     name: Annotated[str, typer.Argument(help="A data source, part, tool, format, estimator, loss or manager.")],
+    rewards: Annotated[Path | None, typer.Option(help="Your rewards YAML, with its modules.")] = None,
+    module: Annotated[list[str] | None, typer.Option(help="Python file or module of your score functions.")] = None,
+    tools: Annotated[list[Path] | None, typer.Option(help="Your tools YAML.")] = None,
 ) -> None:
     """Say where a name is registered, which setting selects it, and who wins where several have it."""
+    from ..rewards.modules import load_reward_modules
     from ..rollout.where import origins
 
-    found = list(origins(name))
+    load_reward_modules(module or ())
+    found = list(origins(name, rewards, tools or ()))
     if find_spec("verl") is not None:
         from ..training.where import origins as verl_origins
 

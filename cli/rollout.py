@@ -44,6 +44,7 @@ def rollout(
     concurrency: Annotated[int, typer.Option(min=1, help="Trajectories in flight.")] = 64,
     attempts: Annotated[int, typer.Option(min=1, help="Tries of a trajectory that fails through our fault.")] = 3,
     restart: Annotated[bool, typer.Option("--restart", help="Throw away what --out holds.")] = False,
+    images: Annotated[bool, typer.Option("--images", help="A chat server's model sees images.")] = False,
     template_check: Annotated[str, typer.Option(help="strict, warn or off: are tool messages token-exact?")] = "strict",
 ) -> None:
     """Roll out questions with tools, score the answers, write trajectories, a summary and charts."""
@@ -77,7 +78,8 @@ def rollout(
         rewards_file=rewards,
         template_check=template_check,  # type: ignore[arg-type]
     )
-    asyncio.run(run_job(job, get_engine(model, engine, tokenizer_dir=tokenizer), Console()))
+    served = get_engine(model, engine, tokenizer_dir=tokenizer, takes_images=images or None)
+    asyncio.run(run_job(job, served, Console()))
 
 
 def _text(value: str) -> str:

@@ -87,11 +87,8 @@ class RewardComposition:
         Raises:
             ConfigError: there is none.
         """
-        fits = [pattern for pattern in self.config.outcomes if matches(pattern, data_source)]
-        if not fits:
-            return registry.outcome_for(data_source)
-        best = max(fits, key=lambda pattern: (pattern == data_source, len(pattern)))
-        return REGISTRY.find(self.config.outcomes[best])
+        chosen = outcome_choice(self.config.outcomes, data_source)
+        return registry.outcome_for(data_source) if chosen is None else REGISTRY.find(self.config.outcomes[chosen])
 
     def check_samples(self, samples: Iterable[Sample]) -> None:
         """Find out before the run whether every sample can be scored.
@@ -199,6 +196,12 @@ class RewardComposition:
         for name, part in self.config.parts.items():
             if isinstance(part, OutcomePart) and part.function is not None:
                 _check_function(part.function, f"parts.{name}.function")
+
+
+def outcome_choice(outcomes: Iterable[str], data_source: str) -> str | None:
+    """The pattern of a rewards file's `outcomes` that a data source goes by; None where none fits."""
+    fits = [pattern for pattern in outcomes if matches(pattern, data_source)]
+    return max(fits, key=lambda pattern: (pattern == data_source, len(pattern)), default=None)
 
 
 def _check_function(name: str, where: str) -> None:

@@ -13,6 +13,7 @@ from statistics import fmean, pstdev
 from ..schemas.errors import ConfigError, InfraError
 from ..schemas.trajectory import Rewards, Trajectory
 from .compose import RewardComposition
+from .group_cost import regrouped
 
 _SATURATED_SHARE = 0.95
 _MIN_NUMBER = 8
@@ -72,6 +73,10 @@ def distribution(values: Sequence[float]) -> Distribution:
     return Distribution(len(values), fmean(values), pstdev(values), lowest, highest, verdict)
 
 
+_Scored = tuple[Rewards | None, Rewards | None]
+"""By our rewards, and by the baseline."""
+
+
 async def dry_run(
     trajectories: Iterable[Trajectory],
     rewards: RewardComposition,
@@ -84,42 +89,52 @@ async def dry_run(
     Raises:
         ConfigError: a sample cannot be scored at all.
     """
-    found, free = DryRun(), asyncio.Semaphore(concurrency)
+    found, free, given = DryRun(), asyncio.Semaphore(concurrency), list(trajectories)
 
-    async def one(trajectory: Trajectory) -> None:
+    async def one(trajectory: Trajectory) -> _Scored:
         async with free:
             try:
-                await _score_into(found, trajectory, rewards, baseline)
+                return await _scored(found, trajectory, rewards, baseline)
             except InfraError as error:
                 found.failures[trajectory.trajectory_id] = str(error)
+                return None, None
 
     try:
         async with asyncio.TaskGroup() as group:
-            for trajectory in trajectories:
-                group.create_task(one(trajectory))
+            tasks = [group.create_task(one(trajectory)) for trajectory in given]
     except* ConfigError as errors:
         raise errors.exceptions[0] from None
+    ours = regrouped(rewards.config, given, [task.result()[0] for task in tasks])
+    others = [task.result()[1] for task in tasks]
+    if baseline is not None:
+        others = regrouped(baseline.config, given, others)
+    for trajectory, mine, other in zip(given, ours, others, strict=True):
+        _add(found, trajectory, mine, other)
     return found
 
 
-async def _score_into(
+async def _scored(
     found: DryRun, trajectory: Trajectory, rewards: RewardComposition, baseline: RewardComposition | None
-) -> None:
+) -> _Scored:
     first = await rewards.score(trajectory)
     if first is None:
         found.failures[trajectory.trajectory_id] = trajectory.error or "it failed through the infrastructure"
-        return
-    found.scored += 1
-    for part, value in [*first.raw.items(), (TOTAL, first.total)]:
-        found.values[trajectory.sample.data_source, part].append(value)
+        return None, None
     await _time_parts(found, trajectory, rewards)
     second = await rewards.score(trajectory)
     if second is not None and not _same(first, second):
         found.unsteady[trajectory.trajectory_id] = (first.total, second.total)
-    if baseline is not None:
-        other = await baseline.score(trajectory)
-        if other is not None and not _same(other, first):
-            found.disagreements[trajectory.trajectory_id] = (other.total, first.total)
+    return first, None if baseline is None else await baseline.score(trajectory)
+
+
+def _add(found: DryRun, trajectory: Trajectory, mine: Rewards | None, other: Rewards | None) -> None:
+    if mine is None:
+        return
+    found.scored += 1
+    for part, value in [*mine.raw.items(), (TOTAL, mine.total)]:
+        found.values[trajectory.sample.data_source, part].append(value)
+    if other is not None and not _same(other, mine):
+        found.disagreements[trajectory.trajectory_id] = (other.total, mine.total)
 
 
 async def _time_parts(found: DryRun, trajectory: Trajectory, rewards: RewardComposition) -> None:

@@ -6,19 +6,42 @@ import math
 from collections.abc import Sequence
 
 from ..schemas.reward_config import CallCostPart, RewardConfig
-from ..schemas.trajectory import Rewards
+from ..schemas.trajectory import Rewards, Trajectory
+from .placement import turn_ends
 from .shaping import call_cost_from_optimum
 
 
-def with_group_costs(config: RewardConfig, group: Sequence[tuple[Rewards, int]]) -> list[Rewards]:
+def regrouped(
+    config: RewardConfig, trajectories: Sequence[Trajectory], scored: Sequence[Rewards | None]
+) -> list[Rewards | None]:
+    """`with_group_costs` for the finished trajectories of many questions, told apart by `sample_id`.
+
+    Args:
+        scored: the rewards of each; None for what has none, which stays so.
+    """
+    found = list(scored)
+    questions: dict[str, list[int]] = {}
+    if config.group_parts:
+        for number, trajectory in enumerate(trajectories):
+            questions.setdefault(trajectory.sample.sample_id, []).append(number)
+    for numbers in questions.values():
+        known = [(number, rewards) for number in numbers if (rewards := scored[number]) is not None]
+        lasts = [max(turn_ends(trajectories[number]).values(), default=None) for number, _ in known]
+        group = [(rewards, last) for (_, rewards), last in zip(known, lasts, strict=True)]
+        for (number, _), rewards in zip(known, with_group_costs(config, group), strict=True):
+            found[number] = rewards
+    return found
+
+
+def with_group_costs(config: RewardConfig, group: Sequence[tuple[Rewards, int | None]]) -> list[Rewards]:
     """The rewards of one question's trajectories, with the parts that only the whole group tells.
 
     The optimum is the fewest calls with which one of them answered rightly. Where none did nothing is known, and the
     part stays 0 for all.
 
     Args:
-        config: of the rewards file. group: (rewards, position of the last generated token), which carries the part;
-            trajectories that failed through our fault are left out.
+        config: of the rewards file. group: (rewards, position of the last generated token, which carries the part, or
+            None where no token is known); trajectories that failed through our fault are left out.
     """
     found = [rewards for rewards, _ in group]
     for name, part in config.group_parts.items():
@@ -43,7 +66,7 @@ def _cost(part: CallCostPart, name: str, rewards: Rewards, fewest: int) -> float
     return value if part.clip is None else min(max(value, part.clip[0]), part.clip[1])
 
 
-def _with_part(config: RewardConfig, name: str, value: float, rewards: Rewards, last: int) -> Rewards:
+def _with_part(config: RewardConfig, name: str, value: float, rewards: Rewards, last: int | None) -> Rewards:
     if name not in rewards.parts:
         return rewards
     parts = {**rewards.parts, name: config.weight_of(name) * value}
@@ -53,7 +76,8 @@ def _with_part(config: RewardConfig, name: str, value: float, rewards: Rewards, 
         unclipped, total = total, min(max(total, config.clip[0]), config.clip[1])
         parts["clip"] = total - unclipped
     placed = dict(rewards.placed)
-    placed[last] = placed.get(last, 0.0) + total - rewards.total
+    if last is not None:
+        placed[last] = placed.get(last, 0.0) + total - rewards.total
     return rewards.model_copy(
         update={
             "total": total,

@@ -1,11 +1,15 @@
-"""The tokens of one trajectory: ids as sampled, mask, logprobs and spans that always add up."""
+"""The tokens of one trajectory: ids as sampled, mask, logprobs, spans and images that always add up."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..schemas.generation import TokenOutput
+from ..schemas.generation import ImageInput, TokenOutput
 from ..schemas.trajectory import Span
+from .vision.picture import Picture
+
+Block = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -14,6 +18,7 @@ class Conversation:
 
     Attributes:
         prompt_ids: [P]. response_ids, response_mask, response_logprobs: [R] each.
+        pictures: (picture, [start, end) in `ids`), in order; without its tokens where none are known.
     """
 
     prompt_ids: list[int]
@@ -21,11 +26,17 @@ class Conversation:
     response_mask: list[int] = field(default_factory=list)
     response_logprobs: list[float] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+    pictures: list[tuple[Picture, Block | None]] = field(default_factory=list)
 
     @property
     def ids(self) -> list[int]:
         """[P + R] ids: what the engine is given next."""
         return self.prompt_ids + self.response_ids
+
+    @property
+    def images(self) -> list[ImageInput]:
+        """The images in `ids`."""
+        return [ImageInput(picture.image, *block) for picture, block in self.pictures if block is not None]
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)
@@ -37,6 +48,10 @@ class Conversation:
     def add_context(self, turn: int, token_ids: list[int]) -> Span:
         """Append ids that the model did not write; their logprobs are 0.0."""
         return self._add("context", turn, token_ids, [0.0] * len(token_ids))
+
+    def add_pictures(self, pictures: Sequence[Picture], blocks: Sequence[Block | None]) -> None:
+        """Note which images the ids hold that were added last."""
+        self.pictures += zip(pictures, blocks, strict=True)
 
     def _add(self, kind: str, turn: int, token_ids: list[int], logprobs: list[float]) -> Span:
         start = len(self.response_ids)

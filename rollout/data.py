@@ -12,6 +12,7 @@ from typing import Any
 from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Sample
 from ..schemas.validation import validated
+from .data_images import with_images
 
 DATA_DIR_VARIABLE = "ROLLBOX_DATA"
 _SUFFIXES = ("", ".jsonl", ".parquet", "_test.jsonl", "_test.parquet", "/test.parquet")
@@ -39,7 +40,8 @@ def load_samples(path: str | Path, data_source: str | None = None, limit: int | 
 
     A row is GSM8K's `{"question", "answer"}` (data source `openai/gsm8k`), verl's `{"prompt", "data_source",
     "reward_model": {"ground_truth"}, "extra_info"}`, or
-    `{"messages" | "prompt" | "question", "ground_truth" | "answer", "data_source"?, "id"?, "tools_kwargs"?}`.
+    `{"messages" | "prompt" | "question", "ground_truth" | "answer", "data_source"?, "id"?, "tools_kwargs"?}`; images as
+    in `data_images`.
 
     Args:
         path: of a JSONL file, or a Parquet file by its ending.
@@ -51,7 +53,8 @@ def load_samples(path: str | Path, data_source: str | None = None, limit: int | 
     file = Path(path)
     rows = _parquet_rows(file) if file.suffix == ".parquet" else _jsonl_rows(file)
     samples = [
-        _sample(row, where, data_source, number) for number, (row, where) in enumerate(islice(rows, limit), start=1)
+        _sample(row, where, data_source, number, file.parent)
+        for number, (row, where) in enumerate(islice(rows, limit), start=1)
     ]
     if not samples:
         raise ConfigError(f"{file}: holds no samples")
@@ -93,14 +96,16 @@ def _parquet_rows(file: Path) -> Iterator[tuple[Any, str]]:
         raise ConfigError(f"{file}: cannot be read: {error}") from error
 
 
-def _sample(row: Any, where: str, data_source: str | None, number: int) -> Sample:
+def _sample(row: Any, where: str, data_source: str | None, number: int, folder: Path) -> Sample:
     if not isinstance(row, dict):
         raise ConfigError(f"{where}: must be an object (got {type(row).__name__})")
     extra_info = row.get("extra_info") or {}
+    messages, images = with_images(row, _messages(row, where), folder, where)
     fields = {
         "sample_id": str(_first(row, "id", "sample_id", default=number)),
         "data_source": data_source or row.get("data_source") or "openai/gsm8k",
-        "messages": _messages(row, where),
+        "messages": messages,
+        "images": images,
         "ground_truth": _ground_truth(row, where),
         "extra_info": extra_info,
         "tools_kwargs": row.get("tools_kwargs") or _tools_kwargs(extra_info),

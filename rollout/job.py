@@ -116,6 +116,8 @@ async def _roll_out(
 ) -> RunSummary:
     parser = get_parser(job.parser, [tool.tool_schema for tool in tools.values()])
     loop = RolloutLoop(engine, tools, parser, job.sampling, job.limits, template_check=job.template_check)
+    for sample in job.samples:
+        loop.check_sample(sample)
     await _save_tokenizer(engine, job.out_dir)
     tasks = tasks_of(job.samples, job.n, job.sampling.seed)
     missing = [task for task in tasks if task.trajectory_id not in files.done]
@@ -152,6 +154,8 @@ async def _fill(
     with progress:
         async with contextlib.aclosing(trajectories):
             async for trajectory in trajectories:
+                if trajectory.images:
+                    await asyncio.to_thread(files.write_images, trajectory)
                 files.add(trajectory)
                 progress.advance(files.tally)
 

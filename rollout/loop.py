@@ -9,16 +9,23 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from ..schemas.call_record import CallRecord
-from ..schemas.errors import ErrorKind, InfraError
+from ..schemas.errors import ConfigError, ErrorKind, InfraError, ToolError
 from ..schemas.generation import FinishReason, SamplingParams, TokenOutput
 from ..schemas.trajectory import Sample, StopReason, Trajectory
 from ..tools.base import BaseTool
 from ..tools.dispatch import Answer, DispatchLimits, ToolBox, TrajectoryTools
 from .chat_template import ChatTemplate, Check
-from .engines.base import AnyEngine, ChatEngine, ChatReply
+from .engines.base import AnyEngine, ChatEngine, ChatReply, VisionEngine
 from .parsers import ParsedTurn, ToolCallParser
 from .progress import TrajectoryProgress
+from .tool_message import ToolMessage, leave_out_last
+from .vision.image_tokens import ImageTokens
+from .vision.picture import Picture, pictures_of
+from .vision.prompt_images import prompt_pictures
+from .vision.text_only import without_images
+
+_SEES_NOTHING = ToolError("this model reads text only")
+_NO_ROOM = ToolError("there is no room left for it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,10 @@ class RolloutLoop:
 
     Args:
         engine: with a `ChatEngine` the ids are of a local tokenizer, and trajectories are marked as not token-exact.
+        processor_kwargs: with which the engine calls its model's processor for images.
+
+    Attributes:
+        sees: images can be shown. Otherwise the model is told of each that is left out.
 
     Raises:
         ConfigError: the chat template cannot be used token-exactly, or a tool's schema is no JSON schema.
@@ -57,6 +68,7 @@ class RolloutLoop:
         limits: RolloutLimits | None = None,
         *,
         template_check: Check = "strict",
+        processor_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self.engine = engine
         self.tools = tools
@@ -66,7 +78,10 @@ class RolloutLoop:
         schemas = [tool.tool_schema for tool in tools.values()]
         self._token_exact = not isinstance(engine, ChatEngine)
         check = template_check if self._token_exact else "off"
-        self.template = ChatTemplate(engine.tokenizer, schemas, check=check)
+        processor = engine.processor if isinstance(engine, VisionEngine | ChatEngine) else None
+        image_tokens = ImageTokens(processor, processor_kwargs) if processor is not None else None
+        self.template = ChatTemplate(engine.tokenizer, schemas, check=check, image_tokens=image_tokens)
+        self.sees = engine.takes_images if isinstance(engine, ChatEngine) else self.template.image_tokens is not None
         self._tool_dicts = [schema.as_template_dict() for schema in schemas]
         self._box = ToolBox(tools, self.limits.dispatch, self.template.encode)
 
@@ -75,10 +90,15 @@ class RolloutLoop:
 
         Args:
             seed: in place of the sampling's own. Each turn adds its number to it.
+
+        Raises:
+            ConfigError: an image of the prompt cannot be read, or the model sees none.
         """
-        prompt_ids = self.template.prompt_ids(sample.messages)
+        sample, pictures = await self._prompt_pictures(sample)
+        prompt_ids = self._prompt_ids(sample, pictures)
         seed = self.sampling.seed if seed is None else seed
         progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids, seed, self._token_exact)
+        progress.conversation.add_pictures(pictures, self._blocks(prompt_ids, pictures, 0))
         async with self._box.trajectory(progress.trajectory_id, sample.tools_kwargs) as session:
             try:
                 async with asyncio.timeout(self.limits.trajectory_timeout_s):
@@ -92,6 +112,36 @@ class RolloutLoop:
                 stop_reason = StopReason.INFRA
                 progress.error = str(error)
         return progress.finish(stop_reason).decoded_by(self.template.decode)
+
+    def check_sample(self, sample: Sample) -> None:
+        """
+        Raises:
+            ConfigError: it has images, and the model cannot be shown them.
+        """
+        if sample.images and not self.sees:
+            raise ConfigError(
+                f"sample {sample.sample_id!r}: it has images, and this model is shown text only: it has no processor "
+                "for images, or its engine takes none (see docs/images.md)"
+            )
+
+    async def _prompt_pictures(self, sample: Sample) -> tuple[Sample, list[Picture]]:
+        if not sample.images:
+            return sample, []
+        self.check_sample(sample)
+        limits = self.limits.dispatch.images
+        return await asyncio.to_thread(prompt_pictures, sample, limits, self.template.image_tokens)
+
+    def _prompt_ids(self, sample: Sample, pictures: list[Picture]) -> list[int]:
+        if self.template.image_tokens is None:
+            return self.template.prompt_ids(without_images(sample.messages) if pictures else sample.messages)
+        return self.template.prompt_ids(sample.messages, [picture.tokens for picture in pictures])
+
+    def _blocks(self, ids: list[int], pictures: list[Picture], offset: int) -> list[tuple[int, int] | None]:
+        """Where in `ids` the pictures are; None where a chat server counts by itself."""
+        tokens = self.template.image_tokens
+        if tokens is None or not self._token_exact:
+            return [None] * len(pictures)
+        return [*tokens.blocks(ids, [picture.tokens for picture in pictures], offset)]
 
     async def _turns(self, progress: TrajectoryProgress, session: TrajectoryTools) -> StopReason:
         invalid_turns = 0
@@ -135,15 +185,31 @@ class RolloutLoop:
         started = time.perf_counter()
         parsed = None
         if isinstance(self.engine, ChatEngine):
-            reply = await self.engine.reply(progress.trajectory_id, progress.messages, self._tool_dicts, sampling)
+            asked = (progress.trajectory_id, progress.messages, self._tool_dicts, sampling)
+            shown = [picture.image for picture, _ in progress.conversation.pictures]
+            reply = await (self.engine.reply(*asked, shown) if shown else self.engine.reply(*asked))
             output, text, parsed = self._as_tokens(reply), reply.text, reply.parsed
         else:
-            output = await self.engine.generate(progress.trajectory_id, progress.conversation.ids, sampling)
+            given = (progress.trajectory_id, progress.conversation.ids, sampling)
+            if (images := progress.conversation.images) and isinstance(self.engine, VisionEngine):
+                output = await self.engine.generate(*given, images)
+            else:
+                output = await self.engine.generate(*given)
+            output = self._without_reserved(output, progress)
             text = self.template.decode(output.token_ids)
         progress.timing.generate_s += time.perf_counter() - started
         progress.conversation.add_assistant(turn, output)
         progress.texts.append(text)
         return output.finish_reason, parsed
+
+    def _without_reserved(self, output: TokenOutput, progress: TrajectoryProgress) -> TokenOutput:
+        """The turn up to the first token that only means something with pixels behind it, which the model has not."""
+        tokens = self.template.image_tokens
+        if tokens is None or tokens.reserved_ids.isdisjoint(output.token_ids):
+            return output
+        end = next(i for i, token_id in enumerate(output.token_ids) if token_id in tokens.reserved_ids)
+        progress.error = "the model wrote an image's token itself; the turn is cut before it"
+        return TokenOutput(token_ids=output.token_ids[:end], logprobs=output.logprobs[:end], finish_reason="length")
 
     def _as_tokens(self, reply: ChatReply) -> TokenOutput:
         """A chat server's turn in ids of the local tokenizer, with logprobs of 0.0."""
@@ -154,31 +220,59 @@ class RolloutLoop:
 
     async def _answer(
         self, progress: TrajectoryProgress, session: TrajectoryTools, parsed: ParsedTurn, turn: int
-    ) -> list[tuple[str, CallRecord]]:
-        """Run the calls side by side; one (text, record) per call and per problem, in that order."""
+    ) -> list[ToolMessage]:
+        """Run the calls side by side; one message per call and per problem, in that order."""
         limit = self.limits.max_calls_per_turn
         running = [session.call(call, turn, i) for i, call in enumerate(parsed.calls[:limit])]
         started = time.perf_counter()
         results: list[Answer] = await asyncio.gather(*running)
         progress.add_tool_time(time.perf_counter() - started, [result.record for result in results])
-        answers = [(result.response.text or "", result.record) for result in results]
+        answers = [await self._message(result) for result in results]
         for index, call in enumerate(parsed.calls[limit:], start=limit):
             message = f"Not run: at most {limit} calls are run in one turn."
-            answers.append((message, progress.unrun(turn, index, call.name, ErrorKind.ARGUMENTS, message)))
+            answers.append(ToolMessage(message, progress.unrun(turn, index, call.name, ErrorKind.ARGUMENTS, message)))
         for index, problem in enumerate(parsed.problems, start=len(parsed.calls)):
-            answers.append((problem.message, progress.unrun(turn, index, "", ErrorKind.PARSE, problem.message)))
-        progress.records += [record for _, record in answers]
+            record = progress.unrun(turn, index, "", ErrorKind.PARSE, problem.message)
+            answers.append(ToolMessage(self._plain(problem.message), record))
+        progress.records += [answer.record for answer in answers]
         return answers
 
-    def _append(self, progress: TrajectoryProgress, turn: int, answers: list[tuple[str, CallRecord]]) -> bool:
-        """Add the tool messages to the conversation; False when they leave no room to answer."""
-        messages: list[dict[str, Any]] = [{"role": "tool", "content": text} for text, _ in answers]
-        progress.messages += messages
+    async def _message(self, answer: Answer) -> ToolMessage:
+        message = ToolMessage(self._plain(answer.response.text or ""), answer.record)
+        images = answer.response.image
+        if images and not self.sees:
+            message.leave_out([_SEES_NOTHING] * len(images))
+        elif images:
+            message.pictures, problems = await asyncio.to_thread(pictures_of, images, self.template.image_tokens)
+            message.leave_out(problems)
+        return message
+
+    def _plain(self, text: str) -> str:
+        return text if self.template.image_tokens is None else self.template.image_tokens.plain(text)
+
+    def _append(self, progress: TrajectoryProgress, turn: int, answers: list[ToolMessage]) -> bool:
+        """Add the tool messages to the conversation; False when they leave no room to answer.
+
+        Images go first, the last one before the others, each as a whole.
+        """
         ended = self.template.has_ended(progress.conversation.response_ids)
-        ids = self.template.context_ids(messages, ended=ended)
+        while len(ids := self._context_ids(answers, ended)) >= self._room(progress):
+            if not leave_out_last(answers, _NO_ROOM):
+                break
+        progress.messages += [answer.as_chat() for answer in answers]
         if len(ids) >= self._room(progress):
             return False
+        pictures = [picture for answer in answers for picture in answer.pictures]
+        blocks = self._blocks(ids, pictures, len(progress.conversation))
         span = progress.conversation.add_context(turn, ids)
-        for _, record in answers:
-            record.token_span = (span.start, span.end)
+        progress.conversation.add_pictures(pictures, blocks)
+        for answer in answers:
+            answer.record.token_span = (span.start, span.end)
         return True
+
+    def _context_ids(self, answers: list[ToolMessage], ended: bool) -> list[int]:
+        messages = [answer.as_chat() for answer in answers]
+        if self.template.image_tokens is None:
+            return self.template.context_ids(without_images(messages), ended=ended)
+        counts = [picture.tokens for answer in answers for picture in answer.pictures]
+        return self.template.context_ids(messages, ended=ended, image_counts=counts)

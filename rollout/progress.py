@@ -8,7 +8,7 @@ from typing import Any
 
 from ..schemas.call_record import CallRecord
 from ..schemas.errors import ErrorKind
-from ..schemas.trajectory import Sample, StopReason, Timing, Trajectory
+from ..schemas.trajectory import Sample, StopReason, Timing, Trajectory, TrajectoryImage
 from .conversation import Conversation
 from .parsers import ParsedTurn
 
@@ -85,6 +85,7 @@ class TrajectoryProgress:
             response_mask=self.conversation.response_mask,
             response_logprobs=self.conversation.response_logprobs,
             spans=self.conversation.spans,
+            images=[TrajectoryImage.of(shown.image, shown.file, block) for shown, block in self.conversation.pictures],
             assistant_texts=self.texts,
             records=self.records,
             tool_rewards=self.tool_rewards,

@@ -11,6 +11,7 @@ from statistics import fmean
 from rich.table import Table
 
 from ..rewards.compose import RewardComposition
+from ..rewards.group_cost import regrouped
 from ..schemas.errors import InfraError
 from ..schemas.trajectory import Rewards, Trajectory
 
@@ -46,15 +47,20 @@ async def rescore(trajectories: Sequence[Trajectory], rewards: RewardComposition
     Raises:
         ConfigError: a sample cannot be scored.
     """
-    changes = []
+    scored: list[Rewards | None] = []
+    errors: list[str | None] = []
     for trajectory in trajectories:
-        before, error = trajectory.rewards, None
         try:
-            after = await rewards.score(trajectory)
+            after, error = await rewards.score(trajectory), None
         except InfraError as failure:
             after, error = None, str(failure)
+        scored.append(after)
+        errors.append(error)
+    changes = []
+    regroup = regrouped(rewards.config, trajectories, scored)
+    for trajectory, after, error in zip(trajectories, regroup, errors, strict=True):
+        changes.append(Change(trajectory.trajectory_id, trajectory.rewards, after, error))
         trajectory.rewards = after
-        changes.append(Change(trajectory.trajectory_id, before, after, error))
     return changes
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
+from ..rewards.compose import RewardComposition, outcome_choice
 from ..rewards.registry import REGISTRY, load_built_in, place_of
 from ..schemas import reward_config
+from ..schemas.reward_config import RewardConfig
 from ..tools.registry import load_tools
 from ..tools_config import FOLDER
 from .parsers import PARSERS
@@ -29,29 +32,51 @@ class Origin:
     note: str = ""
 
 
-def origins(name: str) -> Iterator[Origin]:
-    """Everything of ours that the name means."""
-    yield from _scores(name)
-    yield from _parts(name)
-    yield from _parsers(name)
-    yield from _tools(name)
+def origins(name: str, rewards: Path | None = None, tools: Iterable[Path] = ()) -> Iterator[Origin]:
+    """Everything of ours, and of the user's files, that the name means.
 
+    Args:
+        rewards: a rewards file, whose modules are loaded. tools: tools files beside those that ship.
 
-def _scores(name: str) -> Iterator[Origin]:
+    Raises:
+        ConfigError: a file is wrong.
+    """
     load_built_in()
+    config = None if rewards is None else RewardComposition.load(rewards).config
+    yield from _scores(name, config, rewards)
+    yield from _parts(name, config, rewards)
+    yield from _parsers(name)
+    yield from _tools(name, tools)
+
+
+def _scores(name: str, config: RewardConfig | None, file: Path | None) -> Iterator[Origin]:
     fits = REGISTRY.fits(name)
+    chosen = outcome_choice(config.outcomes, name) if config is not None else None
+    if config is not None and chosen is not None:
+        winner = REGISTRY.find(config.outcomes[chosen])
+        yield Origin(
+            "score function", winner.pattern, winner.place, f"outcomes.{chosen} of {file}", "wins over the rest"
+        )
     for rank, entry in enumerate(fits):
         others = ", ".join(f"{other.pattern!r}" for other in fits[rank + 1 :])
         note = f"wins over {others}" if rank == 0 and others else ("" if rank == 0 else f"loses to {fits[0].pattern!r}")
         yield Origin(
-            "score function", entry.pattern, entry.place, f"data_source={name}; `outcomes` in the rewards file", note
+            "score function",
+            entry.pattern,
+            entry.place,
+            f"data_source={name}; `outcomes` in the rewards file",
+            note if chosen is None else f"loses to outcomes.{chosen} of {file}",
         )
 
 
-def _parts(name: str) -> Iterator[Origin]:
-    for part in get_args(get_args(reward_config.AnyPart)[0]):
-        if name in get_args(part.model_fields["kind"].annotation):
-            yield Origin("reward part", name, place_of(part), f"parts.NAME.kind={name} in the rewards file")
+def _parts(name: str, config: RewardConfig | None, file: Path | None) -> Iterator[Origin]:
+    if config is not None and name in config.parts:
+        part = config.parts[name]
+        note = f"kind {part.kind}, weight {config.weight_of(name):g}"
+        yield Origin("part of the rewards file", name, str(file), f"parts.{name} of {file}", note)
+    for kind in get_args(get_args(reward_config.AnyPart)[0]):
+        if name in get_args(kind.model_fields["kind"].annotation):
+            yield Origin("reward part", name, place_of(kind), f"parts.NAME.kind={name} in the rewards file")
 
 
 def _parsers(name: str) -> Iterator[Origin]:
@@ -65,14 +90,16 @@ def _parsers(name: str) -> Iterator[Origin]:
         )
 
 
-def _tools(name: str) -> Iterator[Origin]:
-    for file in sorted(FOLDER.glob("*.yaml")):
+def _tools(name: str, own: Iterable[Path]) -> Iterator[Origin]:
+    shipped = sorted(FOLDER.glob("*.yaml"))
+    for file in [*own, *shipped]:
+        shown = (file.stem, f"…/{file.name}") if file in shipped else (str(file), str(file))
         for tool in load_tools(file).values():
             if name in (tool.name, type(tool).__name__):
                 yield Origin(
                     "tool",
                     tool.name,
                     place_of(type(tool)),
-                    f"--tools {file.stem}; in verl multi_turn.tool_config_path=…/{file.name}",
+                    f"--tools {shown[0]}; in verl multi_turn.tool_config_path={shown[1]}",
                     "the file's tool_schema wins over the class's default_schema",
                 )

@@ -25,6 +25,7 @@ class CallRecord(BaseModel):
         queue_ms: time spent waiting for a free slot; `run_ms`: time the tool itself took.
         output_chars: characters of the tool's text before truncation; `shown_chars`: after it. `shown_tokens`: where
             the output is limited by tokens.
+        images: those of the answer that the model saw. images_left_out: those that it was only told of.
         tool_reward: what `execute` returned as the step reward.
         token_span: [start, end) in `response_ids` of the context that holds the answer; None until it is appended.
         metrics: what `execute` returned as its metrics dictionary.
@@ -50,6 +51,8 @@ class CallRecord(BaseModel):
     shown_chars: int = 0
     shown_tokens: int | None = None
     truncated: bool = False
+    images: int = 0
+    images_left_out: int = 0
     tool_reward: float = 0.0
     token_span: tuple[int, int] | None = None
     metrics: dict[str, Any] = Field(default_factory=dict)

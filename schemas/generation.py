@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -20,6 +21,17 @@ class SamplingParams(BaseModel):
     max_tokens: int = Field(default=256, ge=1)
     stop_token_ids: list[int] = Field(default_factory=list)
     seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInput:
+    """An image in a prompt. Attributes:
+    pixels: an RGB image of Pillow. start, end: its tokens, [start, end) in the prompt's ids.
+    """
+
+    pixels: Any
+    start: int
+    end: int
 
 
 class TokenOutput(BaseModel):

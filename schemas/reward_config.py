@@ -94,7 +94,7 @@ class CallCostPart(Part):
     Attributes:
         smoothing: the paper's c.
         optimal_calls: the paper's n, or the key of `extra_info` that holds it, or `group`: the fewest calls of the
-            question's trajectories that answered rightly, as OTC-GRPO has it. Only a training step knows those.
+            question's trajectories that answered rightly, as OTC-GRPO has it. A trajectory alone does not know it.
         tools: those that are counted; None counts all.
     """
 

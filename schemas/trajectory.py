@@ -31,6 +31,8 @@ class Sample(BaseModel):
     Attributes:
         messages: chat messages, `{"role", "content"}`.
         tools_kwargs: per tool name, `{"create_kwargs": {...}}`, in verl's layout.
+        images: one for each image part of the messages, in their order: a path, a file's bytes, a data URI, or an image
+            of Pillow. They are not written with the sample.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -41,6 +43,7 @@ class Sample(BaseModel):
     ground_truth: str | None = None
     extra_info: dict[str, Any] = Field(default_factory=dict)
     tools_kwargs: dict[str, Any] = Field(default_factory=dict)
+    images: list[Any] = Field(default_factory=list, exclude=True, repr=False)
 
 
 class Span(BaseModel):
@@ -55,6 +58,38 @@ class Span(BaseModel):
     turn: int = Field(ge=0)
     start: int = Field(ge=0)
     end: int = Field(ge=0)
+
+
+class TrajectoryImage(BaseModel):
+    """An image that the model was shown.
+
+    Attributes:
+        file: `images/HASH.png` in the run's directory, named after the pixels.
+        width, height: in pixels, before the model's processor scaled it.
+        start, end: its tokens, [start, end) in `prompt_ids + response_ids`; None where no tokens are known.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: str = Field(pattern=r"^images/[0-9a-f]{32}\.png$")
+    width: int = Field(ge=1)
+    height: int = Field(ge=1)
+    start: int | None = Field(default=None, ge=0)
+    end: int | None = Field(default=None, ge=0)
+    _pixels: Any = PrivateAttr(default=None)
+
+    @property
+    def pixels(self) -> Any:
+        """The image of Pillow, where the trajectory was rolled out in this process; else None."""
+        return self._pixels
+
+    @classmethod
+    def of(cls, pixels: Any, file: str, block: tuple[int, int] | None) -> TrajectoryImage:
+        """A record that keeps the image of Pillow beside it. `block`: [start, end)."""
+        start, end = block or (None, None)
+        image = cls(file=file, width=pixels.width, height=pixels.height, start=start, end=end)
+        image._pixels = pixels
+        return image
 
 
 class Timing(BaseModel):
@@ -92,11 +127,13 @@ class Trajectory(BaseModel):
     """One finished rollout.
 
     Attributes:
-        messages: the conversation as text, the tool messages included.
+        messages: the conversation as text, the tool messages included. A message with images has a list of parts, where
+            `{"type": "image", "image": FILE}` stands for one of `images`.
         prompt_ids: [P] ids. response_ids: [R] ids, generated and context alike, as sampled.
         response_mask: [R], 1 for a generated token, 0 for context. response_logprobs: [R], 0.0 where the mask is 0.
         token_exact: the ids and logprobs are those that were sampled. False for a chat server: the ids are those of its
             text in a local tokenizer, the logprobs are 0.0; not for training.
+        images: those that the model was shown, in the order of the conversation.
         draft_calls: calls inside a closed `<think>`, which were not run.
         infra_failed: something failed through our fault: leave the sample out of loss and score.
     """
@@ -111,6 +148,7 @@ class Trajectory(BaseModel):
     response_mask: list[int] = Field(default_factory=list)
     response_logprobs: list[float] = Field(default_factory=list)
     spans: list[Span] = Field(default_factory=list)
+    images: list[TrajectoryImage] = Field(default_factory=list)
     assistant_texts: list[str] = Field(default_factory=list)
     records: list[CallRecord] = Field(default_factory=list)
     tool_rewards: dict[str, float] = Field(default_factory=dict)
@@ -164,4 +202,16 @@ class Trajectory(BaseModel):
             position = span.end
         if position != n:
             raise ValueError(f"spans cover {position} of {n} response_ids")
+        self._check_images()
         return self
+
+    def _check_images(self) -> None:
+        prompt, position = len(self.prompt_ids), 0
+        for image in self.images:
+            if image.start is None or image.end is None:
+                continue
+            if not position <= image.start < image.end <= prompt + len(self.response_ids):
+                raise ValueError(f"image {image.file} at [{image.start}, {image.end}) is not inside the ids, in order")
+            if any(self.response_mask[max(0, image.start - prompt) : max(0, image.end - prompt)]):
+                raise ValueError(f"image {image.file} at [{image.start}, {image.end}) lies on generated tokens")
+            position = image.end

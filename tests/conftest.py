@@ -16,6 +16,7 @@ from rollbox.schemas.errors import EngineError
 from rollbox.schemas.generation import SamplingParams, TokenOutput
 
 from .docker.fixtures import compose, container, docker_env
+from .rollout.vision_models import MAKERS
 
 __all__ = ["compose", "container", "docker_env"]  # fixtures of the suites that run on the container too
 # These run in environments of their own (`make test-verl`, `make test-verl-compat`, `make test-vllm`).
@@ -73,6 +74,14 @@ def random_model_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -
     directory = tmp_path_factory.mktemp("random-model")
     Qwen2ForCausalLM(config).save_pretrained(directory)
     tokenizer.save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="session", params=["qwen2-vl", "llava"])
+def vision_model_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model that sees, of random weights."""
+    directory = tmp_path_factory.mktemp("vision-model") / str(request.param)
+    MAKERS[request.param](directory)
     return directory
 
 

@@ -22,6 +22,7 @@ from ..schemas.tool import ToolCall, ToolResponse
 from . import pacing
 from .arguments import ArgumentsValidator
 from .base import BaseTool, CallContext, ToolReturn
+from .images import ImageLimits, read_images, with_notes
 from .returned import checked, finite, plain_text, read_metrics
 from .slots import Slots
 from .truncate import Encoder, Keep, truncate, truncate_tokens
@@ -40,6 +41,7 @@ class DispatchLimits:
     max_output_tokens: the same in tokens, applied after it; None: characters only.
     release_timeout_s: seconds that releasing one tool instance may take.
     max_concurrency: calls of all tools that may run at a time; more wait. None: no limit.
+    images: what is too much of them; the model is told of each that is left out.
     """
 
     call_timeout_s: float = 60.0
@@ -48,11 +50,12 @@ class DispatchLimits:
     keep: Keep = "both"
     release_timeout_s: float = 10.0
     max_concurrency: int | None = None
+    images: ImageLimits = field(default_factory=ImageLimits)
 
 
 @dataclass(slots=True)
 class Answer:
-    """A call's response and its record."""
+    """A call's response and its record. Images of the response are RGB images of Pillow."""
 
     response: ToolResponse
     record: CallRecord
@@ -173,7 +176,16 @@ class TrajectoryTools:
             returned = await self._bounded(tool, arguments, context, record)
         response, record.tool_reward, metrics = checked(call.name, returned)
         read_metrics(record, metrics)
-        return response
+        return await self._with_images(response, record) if response.image or response.video else response
+
+    async def _with_images(self, response: ToolResponse, record: CallRecord) -> ToolResponse:
+        """The response with images that can be shown, and a note of each that cannot."""
+        images, problems = await asyncio.to_thread(read_images, response.image or [], self.box.limits.images)
+        problems += [ToolError("it is a video, which no model here is shown")] * len(response.video or [])
+        if problems and record.error_kind is None:
+            record.error_kind, record.error = problems[0].kind, f"an image was left out: {problems[0]}"
+        record.images, record.images_left_out = len(images), record.images_left_out + len(problems)
+        return ToolResponse(text=with_notes(response.text or "", problems), image=images or None)
 
     async def _take(self, slots: Slots, held: contextlib.AsyncExitStack, deadline: float) -> None:
         try:

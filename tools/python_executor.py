@@ -11,7 +11,7 @@ from ..schemas.errors import ErrorKind, ToolError
 from ..schemas.run import RunRequest, RunResult, RunStatus
 from ..schemas.tool import ToolResponse
 from .base import ToolReturn
-from .images import image_of, require_pillow
+from .images import read_images, require_pillow, with_notes
 from .program_text import own_traceback, program_of
 from .sandbox_tool import (
     SandboxTool,
@@ -90,8 +90,11 @@ class PythonExecutorTool(SandboxTool):
         text = describe(result, self.config)
         if self.config.keep_files and not self.config.stateful and not state.files.update(result.files):
             text += f"\n(The files are more than {self.config.keep_files_mb} MiB, and were not kept.)"
-        images = await asyncio.to_thread(_images, result.figures) if result.figures else None
-        return ToolResponse(text=text, image=images), self._rewarded(result, state), metrics
+        images = None
+        if result.figures:
+            images, problems = await asyncio.to_thread(read_images, result.figures)
+            text, metrics["images_left_out"] = with_notes(text, problems), len(problems)
+        return ToolResponse(text=text, image=images or None), self._rewarded(result, state), metrics
 
     async def _run(self, code: str, state: TrajectoryState, deadline_s: float | None) -> tuple[RunResult, int]:
         if self.config.stateful:
@@ -113,10 +116,6 @@ class PythonExecutorTool(SandboxTool):
             raise ToolError(f"Wrong arguments: {field!r}: {first['msg']}.", ErrorKind.ARGUMENTS) from error
         sandbox = await self._sandbox()
         return await sandbox.run_counted(request, deadline_s=deadline_s)
-
-
-def _images(figures: list[str]) -> list[Any]:
-    return [image_of(figure) for figure in figures]
 
 
 def describe(result: RunResult, config: SandboxToolConfig) -> str:

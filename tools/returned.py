@@ -58,6 +58,7 @@ def read_metrics(record: CallRecord, metrics: dict[str, Any]) -> None:
     record.queue_ms += finite(rest.pop("queue_ms", 0.0), f"{what}, queue_ms,")
     record.run_ms = finite(rest.pop("run_ms", 0.0), f"{what}, run_ms,")
     record.retries = int(finite(rest.pop("retries", 0), f"{what}, retries,"))
+    record.images_left_out += int(finite(rest.pop("images_left_out", 0), f"{what}, images_left_out,"))
     record.cached = bool(rest.pop("cached", False))
     record.truncated = bool(rest.pop("truncated", False))
     kind = rest.pop("error_kind", None)

@@ -11,6 +11,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 from ..rollout.loop import RolloutLoop
 from ..rollout.parsers import get_parser
 from ..schemas.generation import SamplingParams
+from ..schemas.message import image_parts
 from ..tools.base import BaseTool
 from ..tools.registry import by_name, load_tools
 from .foreign_tools import as_our_tool
@@ -45,7 +46,7 @@ class RollboxAgentLoop(AgentLoopBase):
                 the row's group.
         """
         parts = self._parts
-        sample = sample_of(kwargs)
+        sample = sample_of(kwargs, await self._prompt_images(kwargs))
         loop = parts.loop_for(selected_tools(kwargs, parts.tool_names))
         # Under full_determinism verl's servers take the request id for the seed of a request.
         deterministic = self.rollout_config.get("full_determinism", False)
@@ -64,7 +65,16 @@ class RollboxAgentLoop(AgentLoopBase):
             tool_weight=parts.settings.rewards.tool,
             rewards_at_tokens=parts.rewards_at_tokens,
             eos_token_id=self.tokenizer.eos_token_id,
+            processor_kwargs=parts.engine.processor_kwargs,
         )
+
+    async def _prompt_images(self, row: dict[str, Any]) -> list[Any]:
+        """The images of the prompt as verl's data set class reads and scales them; the actor sees the same."""
+        messages = list(row.get("raw_prompt", ()))
+        if not image_parts(messages):
+            return []
+        found = await self.process_multi_modal_info(messages)
+        return list(found.get("images") or [])
 
 
 class WorkerParts:
@@ -74,7 +84,12 @@ class WorkerParts:
         rollout = agent_loop.rollout_config
         self.settings = read_settings(agent_loop.config)
         self.engine = VerlEngine(
-            agent_loop.server_manager, agent_loop.tokenizer, int(rollout.prompt_length), int(rollout.response_length)
+            agent_loop.server_manager,
+            agent_loop.tokenizer,
+            int(rollout.prompt_length),
+            int(rollout.response_length),
+            agent_loop.processor,
+            agent_loop._get_mm_processor_kwargs(),
         )
         # Only here is the whole trajectory known: a reward manager sees its end.
         rewards = self.settings.rewards
@@ -99,7 +114,9 @@ class WorkerParts:
             tools = {name: self._tools[name] for name in names}
             parser = get_parser(self._format, [tool.tool_schema for tool in tools.values()])
             sampling = SamplingParams(max_tokens=self._limits.max_response_tokens)
-            self._loops[names] = RolloutLoop(self.engine, tools, parser, sampling, self._limits)
+            self._loops[names] = RolloutLoop(
+                *(self.engine, tools, parser, sampling, self._limits), processor_kwargs=self.engine.processor_kwargs
+            )
         return self._loops[names]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field
@@ -55,7 +56,13 @@ def token_rewards(trajectory: Trajectory, weight: float) -> list[tuple[int, floa
 
 
 def make_output(
-    trajectory: Trajectory, generations: Generations, *, tool_weight: float, rewards_at_tokens: bool, eos_token_id: int
+    trajectory: Trajectory,
+    generations: Generations,
+    *,
+    tool_weight: float,
+    rewards_at_tokens: bool,
+    eos_token_id: int,
+    processor_kwargs: Mapping[str, Any] | None = None,
 ) -> RollboxOutput:
     """What verl is given for a trajectory.
 
@@ -64,6 +71,7 @@ def make_output(
     Args:
         rewards_at_tokens: the trainer reads `as_dict` (V1). Otherwise tool rewards are left to the reward manager.
         eos_token_id: stands for the response where nothing was generated; verl needs one token.
+        processor_kwargs: with which the actor is to read the images again.
     """
     masked = trajectory.infra_failed or not trajectory.response_ids
     rewards = [] if masked else token_rewards(trajectory, tool_weight)
@@ -78,12 +86,19 @@ def make_output(
         response_mask=[0] * len(ids) if masked else trajectory.response_mask,
         response_logprobs=logprobs if generations.has_logprobs and generations.sampling.get("logprobs") else None,
         routed_experts=generations.routed_experts,
-        multi_modal_data={},
+        multi_modal_data=_multi_modal_data(trajectory),
+        mm_processor_kwargs=dict(processor_kwargs or {}),
         num_turns=1 + len(trajectory.spans),
         metrics=_metrics(trajectory, generations),
         token_rewards=rewards if rewards_at_tokens else [],
         extra_fields=_extra_fields(trajectory, generations, rewards, masked, rewards_at_tokens),
     )
+
+
+def _multi_modal_data(trajectory: Trajectory) -> dict[str, Any]:
+    """The images that the ids hold, in their order, from which verl makes the actor's pixels and positions."""
+    images = [image.pixels for image in trajectory.images if image.start is not None]
+    return {"images": images} if images else {}
 
 
 def _metrics(trajectory: Trajectory, generations: Generations) -> AgentLoopMetrics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from ..rollout.chat_template import Tokenizer
 from ..schemas.errors import ConfigError, EngineError
-from ..schemas.generation import SamplingParams, TokenOutput
+from ..schemas.generation import ImageInput, SamplingParams, TokenOutput
 
 _SUMMED_FIELDS = ("spec_num_draft_tokens", "spec_num_accepted_tokens", "spec_num_verify_steps")
 
@@ -58,12 +58,15 @@ class VerlEngine:
     Args:
         servers: verl's `LLMServerClient`; it keeps one `request_id` on one server.
         max_prompt: tokens of the prompt. max_response: tokens of the response.
+        processor: the model's multimodal processor, if it has one. processor_kwargs: what verl calls it with.
     """
 
     servers: Any
     tokenizer: Tokenizer
     max_prompt: int
     max_response: int
+    processor: Any = None
+    processor_kwargs: Mapping[str, Any] = field(default_factory=dict)
     max_context: int = field(init=False)
     _open: dict[str, Generations] = field(default_factory=dict, init=False)
 
@@ -87,8 +90,10 @@ class VerlEngine:
         finally:
             del self._open[trajectory_id]
 
-    async def generate(self, request_id: str, prompt_ids: list[int], sampling: SamplingParams) -> TokenOutput:
-        """Sample one turn; see `rollout.engines.base.Engine.generate`. Temperature, top-k and top-p are verl's.
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling: SamplingParams, images: Sequence[ImageInput] = ()
+    ) -> TokenOutput:
+        """Sample one turn; see `rollout.engines.base.VisionEngine`. Temperature, top-k and top-p are verl's.
 
         Raises:
             EngineError: the server failed, gave the request up, or answered without a token.
@@ -101,9 +106,13 @@ class VerlEngine:
                 f"{self.max_prompt}; raise it or set data.filter_overlong_prompts=True"
             )
         parameters = {**generations.sampling, "max_tokens": sampling.max_tokens}
+        seen: dict[str, Any] = {}
+        if images:
+            pixels = [image.pixels for image in images]
+            seen = {"image_data": pixels, "mm_processor_kwargs": dict(self.processor_kwargs)}
         try:
             output = await self.servers.generate(
-                request_id=request_id, prompt_ids=prompt_ids, sampling_params=parameters
+                request_id=request_id, prompt_ids=prompt_ids, sampling_params=parameters, **seen
             )
         except Exception as error:  # whatever Ray or the server raises masks this trajectory, not the run
             raise EngineError(f"generation failed: {type(error).__name__}: {error}") from error

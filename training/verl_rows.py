@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..schemas.errors import ConfigError
@@ -11,15 +11,16 @@ from ..schemas.trajectory import Sample
 from ..schemas.validation import validated
 
 
-def sample_of(row: Mapping[str, Any]) -> Sample:
+def sample_of(row: Mapping[str, Any], images: Sequence[Any] = ()) -> Sample:
     """The sample of the keyword arguments that verl gives an agent loop.
 
     Args:
         row: `raw_prompt` (chat messages), and where the data set has them `data_source`, `reward_model`,
             `extra_info`, `tools_kwargs`, `index`, `uid`.
+        images: of Pillow, one for each image part of the prompt, as verl read them.
 
     Raises:
-        ConfigError: there is no prompt, or it holds more than text.
+        ConfigError: there is no prompt, or it holds more than text and images.
     """
     extra_info = dict(row.get("extra_info") or {})
     sample_id = str(row.get("uid") or row.get("index", extra_info.get("index", "")))
@@ -30,6 +31,7 @@ def sample_of(row: Mapping[str, Any]) -> Sample:
         "ground_truth": _ground_truth(row),
         "extra_info": extra_info,
         "tools_kwargs": _tools_kwargs(row, extra_info),
+        "images": list(images),
     }
     return validated(Sample, fields, f"sample {sample_id!r}")
 
@@ -52,11 +54,21 @@ def selected_tools(row: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str,
 
 
 def _message(message: Mapping[str, Any], sample_id: str) -> dict[str, Any]:
-    content = message.get("content")
-    if isinstance(content, list) and any(part.get("type") != "text" for part in content):
-        raise ConfigError(f"sample {sample_id!r}: rollbox_agent takes text only; use verl's tool_agent for images")
+    if isinstance(message.get("content"), list):
+        message = {**message, "content": [_part(part, sample_id) for part in message["content"]]}
     # A parquet file gives every message all keys, with None where a message has no such thing.
     return {key: value for key, value in message.items() if value is not None}
+
+
+def _part(part: Mapping[str, Any], sample_id: str) -> dict[str, Any]:
+    if part.get("type") == "image":
+        return {"type": "image"}
+    if part.get("type") != "text":
+        raise ConfigError(
+            f"sample {sample_id!r}: rollbox_agent takes text and images (got a part of type {part.get('type')!r}); use "
+            "verl's tool_agent for others"
+        )
+    return {"type": "text", "text": part.get("text") or ""}
 
 
 def _ground_truth(row: Mapping[str, Any]) -> str | None:

@@ -127,6 +127,11 @@ def _add_trajectory(app: FastAPI, pages: Pages, texts: TokenTexts | None) -> Non
                 differs=texts is not None and differs(read, texts),
             )
 
+    @app.get("/t/{key}/images/{name}")
+    def image(key: str, name: str) -> Response:
+        with pages.index.connection() as connection:
+            return Response(pages.image(pages.row(connection, key), name), media_type="image/png")
+
     @app.get("/t/{key}/raw")
     def raw(key: str) -> Response:
         with pages.index.connection() as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from statistics import fmean
@@ -11,10 +12,11 @@ from typing import Any
 from markupsafe import Markup
 
 from ..schemas.call_record import CallRecord
+from ..schemas.message import content_text
 from ..schemas.trajectory import Trajectory
-from .rows import content_text
 from .shown_text import Folded, folded, shown, thinking_apart
 
+IMAGE_FILE = re.compile(r"images/[0-9a-f]{32}\.png", re.ASCII)
 _BLOCK_CHARS = 80
 _OUTPUT_CHARS = 1200
 
@@ -30,7 +32,11 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: as the model wrote it, the record of it, and what the model was told; each None when there is none."""
+    """One call: as the model wrote it, the record of it, and what the model was told; each None when there is none.
+
+    Attributes:
+        images: files of the images that it was shown.
+    """
 
     name: Markup
     arguments: list[Argument] | None
@@ -38,14 +44,16 @@ class Call:
     output: Folded | None
     metrics: Folded | None
     error: Folded | None = None
+    images: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`parts`: whether it is thinking, and the text."""
+    """`parts`: whether it is thinking, and the text. `images`: files of its images."""
 
     role: str
     parts: list[tuple[bool, Folded]]
+    images: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -83,13 +91,13 @@ def prompt_length(trajectory: Trajectory) -> int:
 def turns(trajectory: Trajectory) -> list[Turn]:
     """The assistant turns in order, each with its calls paired with the tool messages that follow it."""
     found: list[Turn] = []
-    outputs: list[str] = []
+    outputs: list[Any] = []
     message: dict[str, Any] | None = None
     others: list[Message] = []
     for following in [*trajectory.messages[prompt_length(trajectory) :], None]:
         role = None if following is None else following.get("role")
         if following is not None and role == "tool":
-            outputs.append(content_text(following.get("content")))
+            outputs.append(following.get("content") or "")
         elif following is not None and role != "assistant":
             others.append(_message(following))
         else:
@@ -107,10 +115,18 @@ def pretty(value: Any) -> str:
 
 def _message(message: dict[str, Any]) -> Message:
     parts = thinking_apart(content_text(message.get("content")))
-    return Message(str(message.get("role", "")), [(thinks, folded(text)) for thinks, text in parts])
+    images = image_files(message.get("content"))
+    return Message(str(message.get("role", "")), [(thinks, folded(text)) for thinks, text in parts], images)
 
 
-def _turn(trajectory: Trajectory, index: int, message: dict[str, Any], outputs: list[str]) -> Turn:
+def image_files(content: Any) -> list[str]:
+    """The files of a content's images; only names such as a run writes: whoever wrote the line is not trusted."""
+    parts = content if isinstance(content, list) else []
+    files = [part.get("image") for part in parts if isinstance(part, dict)]
+    return [file for file in files if isinstance(file, str) and IMAGE_FILE.fullmatch(file)]
+
+
+def _turn(trajectory: Trajectory, index: int, message: dict[str, Any], outputs: list[Any]) -> Turn:
     records = [record for record in trajectory.records if record.turn == index]
     written = [_written(call) for call in message.get("tool_calls") or []]
     calls = [_call(*parts) for parts in zip_longest(records, written, outputs)]
@@ -139,7 +155,8 @@ def _written(call: Any) -> tuple[str, Any]:
     return str(function.get("name", "")), function.get("arguments")
 
 
-def _call(record: CallRecord | None, call: tuple[str, Any] | None, output: str | None) -> Call:
+def _call(record: CallRecord | None, call: tuple[str, Any] | None, content: Any) -> Call:
+    output = None if content is None else content_text(content)
     name, written = call or ("", None)
     arguments = written if record is None or record.arguments is None else record.arguments
     error = record.error if record is not None else None
@@ -151,6 +168,7 @@ def _call(record: CallRecord | None, call: tuple[str, Any] | None, output: str |
         metrics=folded(pretty(record.metrics), head_lines=8) if record is not None and record.metrics else None,
         # Most often it is what the model was told, which stands there already.
         error=folded(error, _OUTPUT_CHARS) if error and (output is None or error not in output) else None,
+        images=image_files(content),
     )
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
+from ..schemas.message import content_text
 from ..schemas.trajectory import Trajectory
 from .conversation import prompt_length
-from .rows import clip, content_text
+from .rows import clip
 from .shown_text import Folded, folded
 
 # difflib takes seconds for more: its time grows with the square of the number of pieces.

@@ -12,16 +12,20 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 
+from ..schemas.message import content_text
 from ..schemas.trajectory import Trajectory
 from . import lookup
+from .conversation import IMAGE_FILE
 from .growing_file import read_bytes
 from .index import ReadState, TrajectoryIndex
 from .query import KEY
-from .rows import Row, clip, content_text, read_trajectory, row_id, row_key
+from .rows import Row, clip, read_trajectory, row_id, row_key
 from .shown_text import Folded, folded, shown, shown_with_newlines
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _RAW_SHOWN_BYTES = 100_000
+_IMAGE_BYTES = 64 * 2**20
+_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Pages:
@@ -90,6 +94,22 @@ class Pages:
             return read_bytes(self.index.paths[row.file], row.offset, row.length)
         except OSError as error:
             raise HTTPException(404, f"The file cannot be read: {error}") from error
+
+    def image(self, row: Row, name: str) -> bytes:
+        """The PNG file `name` of the row's run. Raises `HTTPException` 404 when it is not there, or no such file."""
+        file = f"images/{name}"
+        path = self.index.paths[row.file].parent / file
+        # A link could lead anywhere.
+        if IMAGE_FILE.fullmatch(file) is None or path.is_symlink() or path.parent.is_symlink() or not path.is_file():
+            raise HTTPException(404, "There is no such image.")
+        try:
+            with path.open("rb") as opened:
+                data = opened.read(_IMAGE_BYTES + 1)
+        except OSError as error:
+            raise HTTPException(404, f"The image cannot be read: {error.strerror}") from error
+        if not data.startswith(_PNG) or len(data) > _IMAGE_BYTES:
+            raise HTTPException(404, "The file is no PNG image of a usual size.")
+        return data
 
     def raw_text(self, row: Row) -> Folded:
         """The beginning of the line, whatever it holds."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import ValidationError
 
+from ..schemas.message import content_text
 from ..schemas.trajectory import Trajectory
 from ..schemas.validation import describe
 from .growing_file import MAX_LINE_BYTES, Line
@@ -140,19 +141,6 @@ def answer_of(trajectory: Trajectory) -> str:
     """The model's last turn; empty when the trajectory ended on tool output."""
     last = trajectory.messages[-1] if trajectory.messages else {}
     return content_text(last.get("content")) if last.get("role") == "assistant" else ""
-
-
-def content_text(content: Any) -> str:
-    """A message's content as text: a string, or a list of parts of which those that are no text are named."""
-    if isinstance(content, list):
-        return "\n".join(_part_text(part) for part in content)
-    return "" if content is None else str(content)
-
-
-def _part_text(part: Any) -> str:
-    if isinstance(part, dict):
-        return str(part["text"]) if "text" in part else f"[{part.get('type', 'part')}]"
-    return str(part)
 
 
 def clip(text: str, chars: int) -> str:

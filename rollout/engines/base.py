@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from ...schemas.generation import FinishReason, SamplingParams, TokenOutput
+from ...schemas.generation import FinishReason, ImageInput, SamplingParams, TokenOutput
 from ..chat_template import Tokenizer
 from ..parsers import ParsedTurn
 
@@ -36,6 +37,30 @@ class Engine(Protocol):
     ) -> None: ...
 
 
+@runtime_checkable
+class VisionEngine(Engine, Protocol):
+    """An engine that takes images where its model does.
+
+    Attributes:
+        processor: the model's multimodal processor; None for a model that reads text only.
+    """
+
+    processor: Any
+
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling: SamplingParams, images: Sequence[ImageInput] = ()
+    ) -> TokenOutput:
+        """As `Engine.generate`.
+
+        Args:
+            images: in the order of the prompt, where each is as many tokens as the processor makes of it.
+
+        Raises:
+            EngineError: also where the engine makes another number of tokens of an image.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ChatReply:
     """A turn as a chat server gives it.
@@ -56,18 +81,28 @@ class ChatEngine(Protocol):
 
     Attributes:
         tokenizer: a local one, to count with; it need not be the model's. max_context: in tokens of the server's.
+        processor: a local multimodal processor, to count images with; None leaves them uncounted.
+        takes_images: whether `reply` may be given images.
     """
 
     tokenizer: Tokenizer
+    processor: Any
     max_context: int
+    takes_images: bool
 
     async def reply(
-        self, request_id: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]], sampling: SamplingParams
+        self,
+        request_id: str,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]],
+        sampling: SamplingParams,
+        images: Sequence[Any] = (),
     ) -> ChatReply:
         """Sample the next turn.
 
         Args:
             messages: as in `Trajectory.messages`. tools: in OpenAI's layout.
+            images: of Pillow, one for each image part of the messages.
 
         Raises:
             EngineError: the server failed; the trajectory is to be masked.

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ...schemas.errors import EngineError
-from ...schemas.generation import SamplingParams, TokenOutput
+from ...schemas.generation import ImageInput, SamplingParams, TokenOutput
 from .http_client import EngineClient
 from .room import tokens_allowed
 from .served import ServedEngine
 from .served_models import served_model
+from .token_generate import PATH, generate_body, read_generated, takes_images
 
 # A server fills what is left out from the model's generation_config.json (Qwen2.5's has a repetition penalty); the
 # tokens would then not be samples of the model whose logprobs come with them.
@@ -22,6 +23,9 @@ class CompletionsEngine(ServedEngine):
     """Sends prompt ids to a server that returns the sampled ids (vLLM >= 0.10.2: `return_token_ids`).
 
     A cancelled request closes its connection, upon which vLLM drops it.
+
+    This interface knows no images. Prompts that hold some go to vLLM's `/inference/v1/generate` (0.32, with
+    `--enable-scale-out`); where a server has it not, `processor` is None, so that the model is shown text only.
 
     Args:
         urls: base address of the server, such as `http://127.0.0.1:8000`, or several of equal servers.
@@ -54,16 +58,19 @@ class CompletionsEngine(ServedEngine):
 
     async def _ask_servers(self) -> None:
         self._model, self.max_context = await served_model(self._client, self._model)
+        if self.processor is not None and not await takes_images(self._client):
+            self.processor = None
 
-    async def generate(self, request_id: str, prompt_ids: list[int], sampling: SamplingParams) -> TokenOutput:
-        """Sample one continuation; see `Engine.generate`.
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling: SamplingParams, images: Sequence[ImageInput] = ()
+    ) -> TokenOutput:
+        """Sample one continuation; see `VisionEngine.generate`.
 
         Raises:
-            EngineError: the prompt is empty or fills the context, or the server failed or answered without token ids.
+            EngineError: the prompt is empty or fills the context, or the server failed, answered without token ids, or
+                made other tokens of the prompt's images.
         """
-        body = {
-            "model": self._model,
-            "prompt": prompt_ids,
+        params = {
             "max_tokens": tokens_allowed(prompt_ids, sampling, self.max_context),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -71,10 +78,13 @@ class CompletionsEngine(ServedEngine):
             "seed": sampling.seed,
             "stop_token_ids": [*sampling.stop_token_ids, self.tokenizer.eos_token_id],
             "logprobs": 0,
-            "return_token_ids": True,
             "skip_special_tokens": False,
             **self._extra,
         }
+        if images:
+            body = await generate_body(self._model, prompt_ids, params, images)
+            return read_generated(await self._client.post(PATH, body, request_id), prompt_ids)
+        body = {"model": self._model, "prompt": prompt_ids, "return_token_ids": True, **params}
         return _read(await self._client.post("/v1/completions", body, request_id))
 
 

@@ -11,15 +11,21 @@ import torch
 from ...schemas.generation import FinishReason, SamplingParams, TokenOutput
 from .prefix import SharedPrefix
 from .sampling import sample
+from .seeing import following, see
 
 
 @dataclass(slots=True)
 class Row:
-    """One sequence in a batch. `cancelled` is asked before each step."""
+    """One sequence in a batch. `cancelled` is asked before each step.
+
+    Attributes:
+        images: of Pillow, in the order of the prompt.
+    """
 
     prompt_ids: list[int]
     params: SamplingParams
     stop_ids: frozenset[int]
+    images: list[Any] = field(default_factory=list)
     cancelled: Callable[[], bool] = lambda: False
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -48,17 +54,27 @@ def decode(
     finished: Callable[[Row], None],
     prefix: SharedPrefix | None = None,
     *,
+    processor: Any = None,
     scaled_logprobs: bool = False,
 ) -> None:
     """Generate for all rows; `finished` is called with each as soon as it is done.
 
+    Args:
+        processor: the model's, needed where a row has images.
+
     What follows the shared prefix is padded on the left, so that all rows write their next token at the same position
     of the cache; padding is masked, and position ids count real tokens only.
     """
-    cache, known = prefix.for_batch(model, [row.prompt_ids for row in rows]) if prefix else (None, 0)
+    images = [image for row in rows for image in row.images]
+    # The same ids may stand for different images, so nothing is shared then.
+    shared = prefix if prefix is not None and not images else None
+    cache, known = shared.for_batch(model, [row.prompt_ids for row in rows]) if shared else (None, 0)
     ids, mask = _pad_left([row.prompt_ids[known:] for row in rows], pad_id)
     mask = torch.cat([mask.new_ones((len(rows), known)), mask], dim=1)
     positions = (mask.cumsum(1) - 1).clamp(min=0)[:, known:]
+    features: dict[str, Any] = {}
+    if images:
+        features, positions = see(model, processor, images, ids, mask, positions)
     generators = [_generator(row.params) for row in rows]
     while rows:
         out = model(
@@ -68,7 +84,9 @@ def decode(
             past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
+            **features,
         )
+        features = {}  # the cache holds what the model saw
         cache = out.past_key_values
         params = [row.params for row in rows]
         tokens, logprobs = sample(out.logits[:, -1], params, generators, scaled_logprobs=scaled_logprobs)
@@ -80,11 +98,11 @@ def decode(
                 finished(row)
         if len(alive) < len(rows) and alive:
             cache.batch_select_indices(torch.tensor(alive))
-            mask, positions = mask[alive], positions[alive]
+            mask, positions = mask[alive], positions[..., alive, :]
         rows, generators = [rows[i] for i in alive], [generators[i] for i in alive]
         ids = torch.tensor([[row.token_ids[-1]] for row in rows])
         mask = torch.cat([mask, mask.new_ones((mask.shape[0], 1))], dim=1)
-        positions = positions[:, -1:] + 1
+        positions = following(positions)
 
 
 def _pad_left(rows: list[list[int]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:

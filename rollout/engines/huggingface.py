@@ -7,15 +7,16 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
 from ...schemas.errors import ConfigError, EngineError
-from ...schemas.generation import SamplingParams, TokenOutput
+from ...schemas.generation import ImageInput, SamplingParams, TokenOutput
 from ..chat_template import Tokenizer
+from ..vision.processor import load_processor
 from .decoding import Row, decode
 from .prefix import SharedPrefix
 from .room import tokens_allowed
@@ -30,7 +31,7 @@ class _Request:
 
 
 class HuggingFaceEngine:
-    """A causal language model of a local directory.
+    """A causal language model of a local directory, or one that sees and speaks (Qwen2-VL, LLaVA, …).
 
     Requests that wait together are decoded as one batch in a thread of the engine's own; the event loop stays free.
 
@@ -47,6 +48,7 @@ class HuggingFaceEngine:
     """
 
     tokenizer: Tokenizer
+    processor: Any
     max_context: int
 
     def __init__(
@@ -86,8 +88,10 @@ class HuggingFaceEngine:
             await asyncio.to_thread(self._worker.join)
         self._model = None
 
-    async def generate(self, request_id: str, prompt_ids: list[int], sampling: SamplingParams) -> TokenOutput:
-        """Sample one continuation; see `Engine.generate`.
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling: SamplingParams, images: Sequence[ImageInput] = ()
+    ) -> TokenOutput:
+        """Sample one continuation; see `VisionEngine.generate`.
 
         Raises:
             EngineError: the prompt is empty or fills the context, or decoding failed.
@@ -98,7 +102,8 @@ class HuggingFaceEngine:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[TokenOutput] = loop.create_future()
         stop_ids = frozenset([*sampling.stop_token_ids, cast(int, self.tokenizer.eos_token_id)])
-        row = Row(prompt_ids, sampling, stop_ids, cancelled=lambda: future.cancelled() or self._stopped)
+        pixels = [image.pixels for image in images]
+        row = Row(prompt_ids, sampling, stop_ids, pixels, cancelled=lambda: future.cancelled() or self._stopped)
         self._queue.put(_Request(row, loop, future))
         return await future
 
@@ -141,20 +146,20 @@ class HuggingFaceEngine:
         if not (self._model_dir / "config.json").is_file():
             raise ConfigError(f"model: {self._model_dir} is not a model directory (it has no config.json)")
         import torch
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
         if self._threads is not None:
             torch.set_num_threads(self._threads)
         self.tokenizer = load_tokenizer(self._model_dir, self._chat_template)
+        self.processor = load_processor(self._model_dir, self.tokenizer)
+        kind = AutoModelForCausalLM if self.processor is None else AutoModelForImageTextToText
         try:
-            model = AutoModelForCausalLM.from_pretrained(
-                str(self._model_dir), local_files_only=True, dtype=torch.float32
-            )
+            model = kind.from_pretrained(str(self._model_dir), local_files_only=True, dtype=torch.float32)
         except Exception as error:
             raise ConfigError(f"model: cannot load {self._model_dir}: {error}") from error
         model.train(False)
         self._model = model
-        self.max_context = int(model.config.max_position_embeddings)
+        self.max_context = int(model.config.get_text_config().max_position_embeddings)
 
     def _serve(self) -> None:
         while (first := self._queue.get()) is not None:
@@ -191,6 +196,7 @@ class HuggingFaceEngine:
         try:
             decode(
                 *(self._model, rows, pad_id, self.max_context, finished, self._prefix),
+                processor=self.processor,
                 scaled_logprobs=self._scaled_logprobs,
             )
         except Exception as error:  # noqa: BLE001 - whatever torch raises ends these requests, not the engine

@@ -13,6 +13,7 @@ from ...schemas.tool import ToolCall
 from ..parsers import ParsedTurn, ParseProblem
 from .base import ChatReply
 from .chat_messages import wire_messages
+from .data_uris import data_uris
 from .http_client import EngineClient
 from .served import ServedEngine
 from .served_models import served_model
@@ -29,12 +30,15 @@ class OpenAIChatEngine(ServedEngine):
             records no tokens, and `max_response_tokens` then bounds nothing.
         model: the served model's name; None asks the server.
         api_key: sent as a bearer token.
+        takes_images: the server's model sees. None: it does where `tokenizer_dir` holds a processor for images.
         extra_body: further fields of each request.
         timeout_s, retry_s: see `EngineClient`.
 
     Raises:
         ConfigError: `urls` are no addresses; on entering: a server does not answer, or the tokenizer cannot be loaded.
     """
+
+    takes_images: bool = False
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class OpenAIChatEngine(ServedEngine):
         model: str | None = None,
         api_key: str | None = None,
         chat_template: str | None = None,
+        takes_images: bool | None = None,
         extra_body: Mapping[str, Any] | None = None,
         timeout_s: float = 600.0,
         retry_s: float = 30.0,
@@ -51,13 +56,21 @@ class OpenAIChatEngine(ServedEngine):
         client = EngineClient(urls, api_key=api_key, timeout_s=timeout_s, retry_s=retry_s)
         super().__init__(client, tokenizer_dir, chat_template)
         self._model = model
+        self._given_takes_images = takes_images
         self._extra = dict(extra_body or {})
 
     async def _ask_servers(self) -> None:
         self._model, self.max_context = await served_model(self._client, self._model)
+        given = self._given_takes_images
+        self.takes_images = self.processor is not None if given is None else given
 
     async def reply(
-        self, request_id: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]], sampling: SamplingParams
+        self,
+        request_id: str,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]],
+        sampling: SamplingParams,
+        images: Sequence[Any] = (),
     ) -> ChatReply:
         """Sample the next turn; see `ChatEngine.reply`.
 
@@ -66,7 +79,7 @@ class OpenAIChatEngine(ServedEngine):
         """
         body = {
             "model": self._model,
-            "messages": wire_messages(messages),
+            "messages": wire_messages(messages, await data_uris(images)),
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,

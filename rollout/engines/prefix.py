@@ -43,7 +43,10 @@ class SharedPrefix:
 
     def _compute(self, model: Any, ids: list[int]) -> None:
         self._ids = ids
-        self._cache = model(input_ids=torch.tensor([ids]), use_cache=True, logits_to_keep=1).past_key_values
+        # Said, because models that see otherwise go on from the positions of the batch before.
+        positions = torch.arange(len(ids))[None]
+        given = {"input_ids": torch.tensor([ids]), "position_ids": positions}
+        self._cache = model(**given, use_cache=True, logits_to_keep=1).past_key_values
 
 
 def _common_length(prompts: Sequence[list[int]]) -> int:

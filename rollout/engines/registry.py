@@ -21,6 +21,7 @@ def get_engine(
     model: str | None = None,
     api_key: str | None = None,
     chat_template: str | None = None,
+    takes_images: bool | None = None,
 ) -> AnyEngine:
     """The engine for `spec`, not started yet.
 
@@ -31,17 +32,28 @@ def get_engine(
         tokenizer_dir: for servers, whose prompts are rendered on this side; optional for `chat`.
         model: the name that a server knows it by; None asks the server. Not for a directory.
         api_key: for servers; by default `$OPENAI_API_KEY`.
+        takes_images: for `chat`, see `OpenAIChatEngine`. The others know it from the model's or tokenizer's directory.
 
     Raises:
         ConfigError: an unknown kind, one that does not fit `spec`, or a tokenizer that is missing or not needed.
     """
     kind, target = _resolve(str(spec), kind)
+    if takes_images is not None and kind != "chat":
+        raise ConfigError(f"images: the engine {kind!r} knows it from its model's files; leave it out")
     if kind in LOCAL_KINDS:
         _refuse("tokenizer", tokenizer_dir, kind)
         return _local(kind, target, chat_template)
     if kind != "chat" and tokenizer_dir is None:
         raise ConfigError("--tokenizer: needed with an address as --model: the prompt is rendered on this side")
-    return _server(kind, target, tokenizer_dir, model, api_key or os.environ.get("OPENAI_API_KEY"), chat_template)
+    key = api_key or os.environ.get("OPENAI_API_KEY")
+    if kind == "chat":
+        from .openai_chat import OpenAIChatEngine
+
+        return OpenAIChatEngine(
+            *(target, tokenizer_dir), model=model, api_key=key, chat_template=chat_template, takes_images=takes_images
+        )
+    assert tokenizer_dir is not None
+    return _server(kind, target, tokenizer_dir, model, key, chat_template)
 
 
 def _resolve(spec: str, kind: str | None) -> tuple[str, str]:
@@ -78,16 +90,11 @@ def _local(kind: str, directory: str, chat_template: str | None) -> AnyEngine:
 def _server(
     kind: str,
     urls: str,
-    tokenizer_dir: str | Path | None,
+    tokenizer_dir: str | Path,
     model: str | None,
     api_key: str | None,
     chat_template: str | None,
 ) -> AnyEngine:
-    if kind == "chat":
-        from .openai_chat import OpenAIChatEngine
-
-        return OpenAIChatEngine(urls, tokenizer_dir, model=model, api_key=api_key, chat_template=chat_template)
-    assert tokenizer_dir is not None
     if kind == "sglang":
         from .sglang import SGLangEngine
 

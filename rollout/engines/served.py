@@ -6,17 +6,23 @@ import asyncio
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..chat_template import Tokenizer
+from ..vision.processor import load_processor
 from .http_client import EngineClient
 from .tokenizer import Untokenized, load_tokenizer
 
 
 class ServedEngine(ABC):
-    """An async context manager. Without a `tokenizer_dir` no tokens are known."""
+    """An async context manager. Without a `tokenizer_dir` no tokens are known.
+
+    Attributes:
+        processor: the multimodal processor that lies beside the tokenizer, if one does.
+    """
 
     tokenizer: Tokenizer
+    processor: Any
     max_context: int
 
     def __init__(self, client: EngineClient, tokenizer_dir: str | Path | None, chat_template: str | None) -> None:
@@ -34,9 +40,10 @@ class ServedEngine(ABC):
 
     async def __aenter__(self) -> Self:
         if self._tokenizer_dir is None:
-            self.tokenizer = Untokenized()
+            self.tokenizer, self.processor = Untokenized(), None
         else:
             self.tokenizer = await asyncio.to_thread(load_tokenizer, self._tokenizer_dir, self._chat_template)
+            self.processor = await asyncio.to_thread(load_processor, self._tokenizer_dir, self.tokenizer)
         await self._client.__aenter__()
         try:
             await self._ask_servers()

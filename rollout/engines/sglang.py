@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ...schemas.errors import ConfigError, EngineError
-from ...schemas.generation import SamplingParams, TokenOutput
+from ...schemas.generation import ImageInput, SamplingParams, TokenOutput
+from .data_uris import data_uris
 from .http_client import EngineClient
 from .room import tokens_allowed
 from .served import ServedEngine
@@ -22,6 +23,9 @@ class SGLangEngine(ServedEngine):
 
     A cancelled request closes its connection; SGLang looks for that every few seconds and drops the request. A seed is
     kept to only by a server with `--enable-deterministic-inference`.
+
+    Images go along as `image_data`. SGLang then tokenises the prompt's text anew; that it has as many tokens as before
+    is checked, not that they are the same.
 
     Args:
         urls: base address of the server, such as `http://127.0.0.1:30000`, or several of equal servers.
@@ -68,11 +72,14 @@ class SGLangEngine(ServedEngine):
             if not info.get("is_generation", True):
                 raise ConfigError(f"model: {replica.url} serves {info['model_path']}, which does not generate")
 
-    async def generate(self, request_id: str, prompt_ids: list[int], sampling: SamplingParams) -> TokenOutput:
-        """Sample one continuation; see `Engine.generate`.
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling: SamplingParams, images: Sequence[ImageInput] = ()
+    ) -> TokenOutput:
+        """Sample one continuation; see `VisionEngine.generate`.
 
         Raises:
-            EngineError: the prompt is empty or fills the context, or the server failed or answered without token ids.
+            EngineError: the prompt is empty or fills the context, or the server failed, answered without token ids, or
+                made another number of tokens of the prompt's images.
             ConfigError: a temperature at which the server's logprobs are others than `TokenOutput` promises.
         """
         if sampling.temperature not in (0.0, 1.0) and not self._original_logprobs:
@@ -91,7 +98,16 @@ class SGLangEngine(ServedEngine):
             **self._extra,
         }
         body = {"input_ids": prompt_ids, "sampling_params": params, "return_logprob": True, "stream": False}
-        return _read(await self._client.post("/generate", body, request_id))
+        if images:
+            body["image_data"] = await data_uris([image.pixels for image in images])
+        answer = await self._client.post("/generate", body, request_id)
+        output = _read(answer)
+        if images and answer["meta_info"].get("prompt_tokens") != len(prompt_ids):
+            raise EngineError(
+                f"the server made {answer['meta_info'].get('prompt_tokens')} tokens of a prompt with images that has "
+                f"{len(prompt_ids)} here: its processor is set otherwise than the one beside the tokenizer"
+            )
+        return output
 
 
 def _read(answer: Any) -> TokenOutput:

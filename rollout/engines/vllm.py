@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
 from ...schemas.errors import ConfigError, EngineError
-from ...schemas.generation import SamplingParams, TokenOutput
+from ...schemas.generation import ImageInput, SamplingParams, TokenOutput
 from ..chat_template import Tokenizer
+from ..vision.image_tokens import collapsed
+from ..vision.processor import load_processor
+from .prompt_check import check_prompt
 from .room import tokens_allowed
 from .tokenizer import load_tokenizer
 
@@ -33,6 +36,7 @@ class VllmEngine:
     """
 
     tokenizer: Tokenizer
+    processor: Any
     max_context: int
 
     def __init__(
@@ -72,28 +76,36 @@ class VllmEngine:
             llm.output_handler.cancel()
         await asyncio.to_thread(llm.shutdown)
 
-    async def generate(self, request_id: str, prompt_ids: list[int], sampling: SamplingParams) -> TokenOutput:
-        """Sample one continuation; see `Engine.generate`.
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling: SamplingParams, images: Sequence[ImageInput] = ()
+    ) -> TokenOutput:
+        """Sample one continuation; see `VisionEngine.generate`.
 
         Raises:
-            EngineError: the prompt is empty or fills the context, vLLM refused it, or its process is dead.
+            EngineError: the prompt is empty or fills the context, vLLM refused it or made another one of its images, or
+                its process is dead.
         """
         if self._llm is None:
             raise EngineError("the engine is not running: use it inside 'async with'")
         max_tokens = tokens_allowed(prompt_ids, sampling, self.max_context)
         # vLLM wants ids that no other request has; the same trajectory may be asked for twice.
         unique_id = f"{request_id}-{next(self._numbers)}"
+        prompt: dict[str, Any] = {"prompt_token_ids": prompt_ids}
+        if images:
+            pixels = [image.pixels for image in images]
+            prompt = {"prompt_token_ids": collapsed(prompt_ids, images), "multi_modal_data": {"image": pixels}}
         last: Any = None
+        seen: list[int] = []
         try:
-            async for output in self._llm.generate(
-                {"prompt_token_ids": prompt_ids}, self._sampling_params(sampling, max_tokens), unique_id
-            ):
-                last = output.outputs[0]
+            async for output in self._llm.generate(prompt, self._sampling_params(sampling, max_tokens), unique_id):
+                last, seen = output.outputs[0], output.prompt_token_ids
         except Exception as error:
             cause = error.__cause__ or error
             raise EngineError(f"vLLM: {type(cause).__name__}: {cause}") from error
         if last is None or last.finish_reason not in ("stop", "length"):
             raise EngineError(f"vLLM ended the request with {getattr(last, 'finish_reason', 'nothing')!r}")
+        if images:
+            check_prompt(prompt_ids, seen, "vLLM")
         logprobs = [entry[token_id].logprob for token_id, entry in zip(last.token_ids, last.logprobs, strict=True)]
         return TokenOutput(token_ids=list(last.token_ids), logprobs=logprobs, finish_reason=last.finish_reason)
 
@@ -126,6 +138,7 @@ class VllmEngine:
         except ImportError as error:
             raise ConfigError(f"vllm: cannot be imported ({error}); install it with: pip install vllm") from error
         self.tokenizer = load_tokenizer(self._model_dir, self._chat_template)
+        self.processor = load_processor(self._model_dir, self.tokenizer)
         settings = {"enable_prefix_caching": True, "logprobs_mode": "raw_logprobs", **self._engine_args}
         try:
             self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=str(self._model_dir), **settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 
 from ...schemas.errors import ConfigError
 from ...schemas.trajectory import Trajectory
+from ..vision.picture import FOLDER, write_png
 from .chart import save_chart
 from .parquet import write_parquet
 from .summary import RunSummary
@@ -51,6 +53,7 @@ class RunFiles:
         path = self.directory / TRAJECTORIES
         if self._restart:
             path.unlink(missing_ok=True)
+            shutil.rmtree(self.directory / FOLDER, ignore_errors=True)
         elif path.exists():
             self._check_settings()
             self._resume(path)
@@ -94,6 +97,15 @@ class RunFiles:
                     raise ConfigError(f"{path}:{number}: is no trajectory: {error.errors()[0]['msg']}") from error
                 self._count(trajectory)
             file.truncate(whole)
+
+    def write_images(self, trajectory: Trajectory) -> None:
+        """Write what the model was shown to `images/`, once for the same pixels. Blocks: use a thread.
+
+        Before `add`, so that no line names a file that is not there.
+        """
+        for image in trajectory.images:
+            if image.pixels is not None:
+                write_png(image.pixels, self.directory / image.file)
 
     def add(self, trajectory: Trajectory) -> None:
         """Append one line and flush it, so that a killed run loses nothing that was finished.

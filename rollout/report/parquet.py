@@ -34,10 +34,12 @@ def schema() -> Any:
 
     ids = pa.list_(pa.int32())
     span = pa.struct([("kind", pa.string()), ("turn", pa.int32()), ("start", pa.int32()), ("end", pa.int32())])
+    size = [(name, pa.int32()) for name in ("width", "height", "start", "end")]
     columns = [
         *((name, pa.string()) for name in ("trajectory_id", "sample_id", "data_source", "ground_truth", "stop_reason")),
         *(("prompt_ids", ids), ("response_ids", ids)),
         *(("response_mask", pa.list_(pa.int8())), ("response_logprobs", pa.list_(pa.float32()))),
+        ("images", pa.list_(pa.struct([("file", pa.string()), *size]))),
         *(("spans", pa.list_(span)), ("assistant_texts", pa.list_(pa.string()))),
         *(("messages", pa.string()), ("records", pa.string()), ("extra_info", pa.string())),
         *(("reward", pa.float64()), ("reward_parts", pa.map_(pa.string(), pa.float64())), ("correct", pa.bool_())),
@@ -57,6 +59,7 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
         "response_mask",
         "response_logprobs",
         "spans",
+        "images",
         "assistant_texts",
         "token_exact",
         "infra_failed",

@@ -29,6 +29,7 @@ class RunSummary(BaseModel):
         scored ones (the unbiased estimate of Chen et al. 2021, arXiv 2107.03374).
     masked: trajectories left out because something of ours failed. failed: error kind -> their ids.
     turns: outcome -> assistant turns -> trajectories.
+    images: shown to the model, prompts' and tools'. images_left_out: of tools, which the model was only told of.
     generate_s, queue_s, run_s: summed over the trajectories. wall_s: of the run, or of its last part if it was resumed.
     """
 
@@ -52,6 +53,8 @@ class RunSummary(BaseModel):
     error_kinds: dict[str, int]
     repaired_calls: int
     draft_calls: int
+    images: int = 0
+    images_left_out: int = 0
     generate_s: float
     queue_s: float
     run_s: float

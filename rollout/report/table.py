@@ -29,6 +29,8 @@ def _rows(summary: RunSummary) -> list[tuple[str, str]]:
     for name, tool in summary.tools.items():
         errors = f"; errors: {_counts(tool.errors)}" if tool.errors else ""
         rows.append((f"calls of {name}", f"{tool.calls}, {tool.run_ms:.1f} ms each{errors}"))
+    if summary.images or summary.images_left_out:
+        rows.append(("images", f"{summary.images} shown, {summary.images_left_out} left out"))
     rows.append(("error kinds", _counts(summary.error_kinds) or "none"))
     if summary.failed:
         rows.append(("failed through us", _counts({kind: len(ids) for kind, ids in summary.failed.items()})))

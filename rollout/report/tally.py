@@ -66,6 +66,7 @@ class RunTally:
         self._counts["turns"] += trajectory.num_turns
         self._counts["context_tokens"] += len(trajectory.response_mask) - generated
         self._counts["draft_calls"] += trajectory.draft_calls
+        self._counts["images"] += len(trajectory.images)
         for name in ("generate_s", "queue_s", "run_s"):
             self._seconds[name] += getattr(trajectory.timing, name)
         self._turns[self._add_outcome(trajectory)][trajectory.num_turns] += 1
@@ -91,6 +92,7 @@ class RunTally:
         for record in records:
             self.calls += 1
             self._counts["repaired"] += record.repaired
+            self._counts["images_left_out"] += record.images_left_out
             if record.tool:
                 self._tools[record.tool].add(record)
             if record.error_kind is not None:
@@ -117,6 +119,8 @@ class RunTally:
             error_kinds=dict(sorted(self._error_kinds.items())),
             repaired_calls=self._counts["repaired"],
             draft_calls=self._counts["draft_calls"],
+            images=self._counts["images"],
+            images_left_out=self._counts["images_left_out"],
             generate_s=self._seconds["generate_s"],
             queue_s=self._seconds["queue_s"],
             run_s=self._seconds["run_s"],

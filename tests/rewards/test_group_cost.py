@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollbox.rewards.compose import RewardComposition
+from rollbox.rewards.dry_run import dry_run
 from rollbox.rewards.group_cost import with_group_costs
+from rollbox.rollout.rescore import rescore
 from rollbox.schemas.errors import ConfigError
 from rollbox.schemas.reward_config import RewardConfig
 from rollbox.schemas.trajectory import Rewards
@@ -91,6 +93,23 @@ async def test_another_data_source_is_left_alone() -> None:
     rewards = await RewardComposition(config).score(trajectory(of=sample()))
     assert rewards is not None
     assert with_group_costs(config, [(rewards, 8)]) == [rewards]
+
+
+async def test_saved_trajectories_are_grouped_by_their_sample() -> None:
+    config = rewards_file()
+    groups = [("a", 3, True), ("b", 1, True), ("a", 1, True), ("b", 0, False)]
+    made = []
+    for name, calls, is_right in groups:
+        of = sample().model_copy(update={"sample_id": name})
+        answer = "#### 5" if is_right else "#### 6"
+        made.append(trajectory(answer, records=[call(0) for _ in range(calls)], of=of))
+    expected = [math.sin(6 / 4 * math.pi / 2), 1.0, 1.0, 0.0]
+    found = await dry_run(made, RewardComposition(config), RewardComposition(config))
+    assert found.values["openai/gsm8k", "cheap"] == pytest.approx(expected)
+    assert found.disagreements == {}
+    changes = await rescore(made, RewardComposition(config))
+    assert [change.after.raw["cheap"] for change in changes if change.after] == pytest.approx(expected)
+    assert [of.rewards.placed for of in made if of.rewards][1] == [(8, 2.0)]
 
 
 def test_no_part_waits_for_what_comes_last() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from rollbox.rewards.registry import REGISTRY, place_of
 from rollbox.rollout.where import origins
+from rollbox.tools_config import FOLDER
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,46 @@ def test_who_wins_is_said() -> None:
     longer, shorter = origins("test/where_longer_yet")
     assert (longer.name, longer.note) == ("test/where_longer*", "wins over 'test/where*'")
     assert (shorter.name, shorter.note) == ("test/where*", "loses to 'test/where_longer*'")
+
+
+FILE = """
+modules: [own.py]
+outcomes: {"test_where/of*": openai/gsm8k}
+parts: {outcome: , neat: {kind: format, weight: 0.5}}
+"""
+
+
+def test_files_of_the_users_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "rewards.yaml").write_text(FILE)
+    (tmp_path / "own.py").write_text(
+        "from rollbox.rewards.registry import score\n"
+        "@score('test_where/*')\n"
+        "def own(solution_str, ground_truth, extra_info):\n    return 0.0\n"
+    )
+    file = tmp_path / "rewards.yaml"
+    first, second = origins("test_where/office", file)
+    assert (first.name, first.selected_by) == ("openai/gsm8k", f"outcomes.test_where/of* of {file}")
+    assert (second.place, second.note) == (f"{tmp_path}/own.py:2", f"loses to outcomes.test_where/of* of {file}")
+    [alone] = origins("test_where/plain", file)
+    assert (alone.name, alone.note) == ("test_where/*", "")
+    [part] = origins("neat", file)
+    assert (part.kind, part.note) == ("part of the rewards file", "kind format, weight 0.5")
+    shutil.copy(FOLDER / "calculator.yaml", tmp_path / "mine.yaml")
+    assert next(origins("calculator", tools=[tmp_path / "mine.yaml"])).selected_by.startswith(
+        f"--tools {tmp_path}/mine"
+    )
+
+
+def test_a_module_is_loaded_first(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from rollbox.rewards.registry import score\n"
+        "@score('test_where_cli')\n"
+        "def mine(solution_str, ground_truth, extra_info):\n    return 0.0\n"
+    )
+    command = [sys.executable, "-m", "rollbox.cli", "where", "test_where_cli", "--module", str(tmp_path / "mine.py")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert result.returncode == 0, result.stderr
+    assert f"registered: {tmp_path}/mine.py:2" in result.stdout
 
 
 def test_an_unknown_name_is_one_line() -> None:

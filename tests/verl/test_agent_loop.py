@@ -239,8 +239,8 @@ def test_rows_are_read_or_refused_by_name() -> None:
     assert sample.messages == [{"role": "user", "content": "q"}]
     with pytest.raises(ConfigError, match="messages"):
         sample_of({"raw_prompt": []})
-    with pytest.raises(ConfigError, match="takes text only"):
-        sample_of({"raw_prompt": [{"role": "user", "content": [{"type": "image"}]}]})
+    with pytest.raises(ConfigError, match="takes text and images"):
+        sample_of({"raw_prompt": [{"role": "user", "content": [{"type": "video"}]}]})
     with pytest.raises(ConfigError, match="no tool 'nope' is loaded; there are: count"):
         selected_tools({"extra_info": {"tool_selection": ["nope"]}}, ("count",))
 

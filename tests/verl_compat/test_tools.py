@@ -34,7 +34,8 @@ def test_shipped_yaml_loads_in_verl_and_here_alike(file: Path) -> None:
     assert [tool.name for tool in load_tools_as_verl_does(str(file))] == list(load_tools(file))
 
 
-async def test_every_tool_answers_and_the_models_own_words_are_scored(random_model_dir: Path) -> None:
+@pytest.mark.parametrize("function", ["compute_score", "compute_score_blocking"])
+async def test_every_tool_answers_and_the_models_own_words_are_scored(function: str, random_model_dir: Path) -> None:
     config = compose_config(
         random_model_dir,
         SHIPPED / "all.yaml",
@@ -42,6 +43,7 @@ async def test_every_tool_answers_and_the_models_own_words_are_scored(random_mod
         "actor_rollout_ref.rollout.multi_turn.max_assistant_turns=4",
         "actor_rollout_ref.rollout.multi_turn.max_tool_response_length=8000",
         "reward.custom_reward_function.path=pkg://rollbox.training.compute_score",
+        f"reward.custom_reward_function.name={function}",
     )
     client = ScriptedClient(SCRIPTS)
     handles: list[Any] = []

@@ -16,7 +16,7 @@ from ...schemas.tool import ToolResponse
 from ...schemas.validation import nearest, validated
 from ..base import BaseTool, CallContext, ToolConfig, ToolReturn
 from ..config_values import anchored
-from ..images import image_of
+from ..images import read_images, with_notes
 from . import connection
 from .connection import McpConnection
 from .server import McpServer
@@ -76,10 +76,16 @@ class McpTool(BaseTool):
         server = connection.acquire(self._server, self)
         name = self.config.tool or self.name
         result, retries = await server.call(name, parameters, timeout_s, repeatable=self.config.repeatable)
-        text, images = read_content(result)
+        text, sent = read_content(result)
         if result.is_error:
             raise ToolError(text or "The tool failed.", ErrorKind.USER_CODE)
-        return ToolResponse(text=text or "Done.", image=images or None), 0.0, {"retries": retries}
+        images, problems = await asyncio.to_thread(read_images, sent) if sent else ([], [])
+        text = with_notes(text, problems) or "Done."
+        return (
+            ToolResponse(text=text, image=images or None),
+            0.0,
+            {"retries": retries, "images_left_out": len(problems)},
+        )
 
     async def aclose(self) -> None:
         await connection.release(self._server, self)
@@ -110,16 +116,16 @@ def load_mcp_tools(config: Mapping[str, Any], folder: Path) -> list[McpTool]:
     return [_tool_of(offered[name], shared) for name in chosen]
 
 
-def read_content(result: Any) -> tuple[str, list[Any]]:
-    """The text of a `CallToolResult` for the model, and its images."""
+def read_content(result: Any) -> tuple[str, list[str]]:
+    """The text of a `CallToolResult` for the model, and its images in base64."""
     texts: list[str] = []
-    images: list[Any] = []
+    images: list[str] = []
     for block in result.content:
         match block.type:
             case "text":
                 texts.append(block.text)
             case "image":
-                images.append(image_of(block.data))
+                images.append(block.data)
             case "resource":
                 texts.append(getattr(block.resource, "text", f"[{block.resource.uri}]"))
             case "resource_link":
