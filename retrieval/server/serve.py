@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import aclosing
+import socket
+from contextlib import aclosing, suppress
 from types import FrameType
 
 import uvicorn
@@ -27,14 +28,15 @@ def serve(settings: RetrieverSettings) -> None:
         ConfigError: the address cannot be bound or needs a token, or the backend cannot be opened.
         InfraError: the probe query failed.
     """
-    # uvicorn raises the signal again once it has drained; without this the process would seem to have been killed.
+    ending = _Ending()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _already_handled)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings))
+        signal.signal(number, ending)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, suppress(asyncio.CancelledError):
+        runner.run(_serve(settings, ending))
 
 
-async def _serve(settings: RetrieverSettings) -> None:
+async def _serve(settings: RetrieverSettings, ending: _Ending) -> None:
+    ending.starting = asyncio.current_task()
     token = server_token(
         settings.host,
         settings.token_file,
@@ -56,8 +58,8 @@ async def _serve(settings: RetrieverSettings) -> None:
                 access_log=False,
                 timeout_graceful_shutdown=settings.drain_s,
             )
-            print(f"retriever on http://{settings.host}:{listener.getsockname()[1]}", flush=True)  # noqa: T201
-            await uvicorn.Server(config).serve(sockets=[listener])
+            address = f"http://{settings.host}:{listener.getsockname()[1]}"
+            await _Server(config, address, ending).serve(sockets=[listener])
 
 
 async def _probe(searches: Searches) -> None:
@@ -67,5 +69,33 @@ async def _probe(searches: Searches) -> None:
         raise ConfigError(f"the retriever cannot start: {error}") from error
 
 
-def _already_handled(number: int, frame: FrameType | None) -> None:
-    """The signal has done its work: the server has drained."""
+class _Ending:
+    """What a signal does while uvicorn has no handler of its own: it ends a server that does not serve yet. Afterwards
+    uvicorn raises again what it has drained for, and the process must not seem to have been killed by it.
+    """
+
+    def __init__(self) -> None:
+        self.starting: asyncio.Task[None] | None = None
+        self.served = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.served:
+            return
+        if self.starting is None:
+            raise SystemExit(0)
+        # Not by an exception: it would be raised in whichever task runs at the moment.
+        self.starting.get_loop().call_soon_threadsafe(self.starting.cancel)
+
+
+class _Server(uvicorn.Server):
+    """Says where it serves once it does, and listens to signals."""
+
+    def __init__(self, config: uvicorn.Config, address: str, ending: _Ending) -> None:
+        super().__init__(config)
+        self._address = address
+        self._ending = ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ending.served = True
+        print(f"retriever on {self._address}", flush=True)  # noqa: T201
