@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 from contextlib import aclosing, suppress
-from types import FrameType
 
 import uvicorn
 import uvloop
@@ -14,6 +12,7 @@ import uvloop
 from ...schemas.errors import ConfigError, InfraError
 from ...serving.access import server_token
 from ...serving.bearer import RETRIEVER_TOKEN_VARIABLE
+from ...serving.ending import Ending
 from ...serving.listening import listening
 from ..backends import backend_name, open_backend
 from .app import create_app
@@ -28,14 +27,12 @@ def serve(settings: RetrieverSettings) -> None:
         ConfigError: the address cannot be bound or needs a token, or the backend cannot be opened.
         InfraError: the probe query failed.
     """
-    ending = _Ending()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ending)
+    ending = Ending.of_this_process()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, suppress(asyncio.CancelledError):
         runner.run(_serve(settings, ending))
 
 
-async def _serve(settings: RetrieverSettings, ending: _Ending) -> None:
+async def _serve(settings: RetrieverSettings, ending: Ending) -> None:
     ending.starting = asyncio.current_task()
     token = server_token(
         settings.host,
@@ -69,28 +66,10 @@ async def _probe(searches: Searches) -> None:
         raise ConfigError(f"the retriever cannot start: {error}") from error
 
 
-class _Ending:
-    """What a signal does while uvicorn has no handler of its own: it ends a server that does not serve yet. Afterwards
-    uvicorn raises again what it has drained for, and the process must not seem to have been killed by it.
-    """
-
-    def __init__(self) -> None:
-        self.starting: asyncio.Task[None] | None = None
-        self.served = False
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.served:
-            return
-        if self.starting is None:
-            raise SystemExit(0)
-        # Not by an exception: it would be raised in whichever task runs at the moment.
-        self.starting.get_loop().call_soon_threadsafe(self.starting.cancel)
-
-
 class _Server(uvicorn.Server):
     """Says where it serves once it does, and listens to signals."""
 
-    def __init__(self, config: uvicorn.Config, address: str, ending: _Ending) -> None:
+    def __init__(self, config: uvicorn.Config, address: str, ending: Ending) -> None:
         super().__init__(config)
         self._address = address
         self._ending = ending
