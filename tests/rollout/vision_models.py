@@ -94,11 +94,19 @@ def make_qwen2_vl(directory: Path) -> None:
     torch.manual_seed(0)
     _save(Qwen2VLForConditionalGeneration(config), tokenizer, directory)
     scaling = {"patch_size": 14, "temporal_patch_size": 2, "merge_size": 2}
+    # Written out as published models have it: vLLM reads the file itself and knows no defaults.
+    norm = {
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": [0.48145466, 0.4578275, 0.40821073],
+        "image_std": [0.26862954, 0.26130258, 0.27577711],
+    }
     # The names under which older and newer releases look for the limits.
     limits = {"min_pixels": _MIN_PIXELS, "max_pixels": _MAX_PIXELS}
     sizes = {"size": {"shortest_edge": _MIN_PIXELS, "longest_edge": _MAX_PIXELS}}
     processor = {"image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2VLProcessor"}
-    _write(directory / "preprocessor_config.json", {**processor, **scaling, **limits, **sizes})
+    _write(directory / "preprocessor_config.json", {**processor, **scaling, **norm, **limits, **sizes})
     _write(directory / "video_preprocessor_config.json", {"video_processor_type": "Qwen2VLVideoProcessor", **scaling})
 
 
