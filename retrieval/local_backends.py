@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..schemas.errors import ConfigError
 from .backend import Backend, BackendOptions, index_info, open_one_index, probe_of
 from .bm25 import Bm25Index
-from .fusion import FusedRetriever
+from .combined.fusion import FusedRetriever
 from .index.manifest import DENSE
 from .index.opened import OpenedIndex
 from .local import LocalRetriever

@@ -18,7 +18,7 @@ from rollbox.retrieval.dense.build import build_dense
 from rollbox.retrieval.dense.embedder import EmbedderConfig
 from rollbox.retrieval.dense.sentence_model import SentenceModel
 from rollbox.retrieval.lazy_backend import LazyBackend
-from rollbox.retrieval.remote import RemoteRetriever
+from rollbox.retrieval.services.remote import RemoteRetriever
 from rollbox.schemas.errors import ConfigError, InfraError
 from rollbox.tools.search import SearchTool
 
