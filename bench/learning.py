@@ -4,7 +4,8 @@ What is drawn is the share of right answers to the same 128 held-out questions, 
 10 steps: the questions of a training step differ from step to step, and their difficulty hides what is learnt.
 
 .venv-verl/bin/rollbox data arithmetic --out runs/learning/data --steps 1000 --guess-share 0.5 --train-questions 4096
-.venv-verl/bin/python bench/learning.py --png docs/learning.png
+.venv-verl/bin/python bench/learning.py
+.venv/bin/python bench/learning.py --png docs/learning.png      # draws what is there
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def draw(runs: dict[str, list[dict[int, dict[str, float]]]], file: Path) -> None
             label = {"learning": "GRPO", "control": "learning rate 0"}[kind] if number == 0 else None
             axes.plot(*zip(*curve(run), strict=True), color=colour, alpha=0.8, marker="o", label=label)
     axes.set(xlabel="step", ylabel="right answers to held-out questions")
-    axes.legend(loc="lower right")
+    axes.legend(loc="center right")
     axes.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(file, dpi=120)

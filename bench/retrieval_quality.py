@@ -69,12 +69,12 @@ async def report(name: str, retriever: Any, queries: list[str], wanted: list[str
 
 async def run_task(data: Path, task: str, model: str) -> None:
     from rollbox.retrieval.bm25 import Bm25Index
+    from rollbox.retrieval.combined.fusion import FusedRetriever
     from rollbox.retrieval.dense.build import build_dense
     from rollbox.retrieval.dense.embedder import EmbedderConfig, open_embedder
     from rollbox.retrieval.dense.nearest import open_nearest
     from rollbox.retrieval.dense.retriever import DenseRetriever
     from rollbox.retrieval.dense.vectors import map_vectors
-    from rollbox.retrieval.fusion import FusedRetriever
     from rollbox.retrieval.local import LocalRetriever
 
     folder = index_of(data, task)

@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..schemas.errors import ConfigError
-from .fusion import RANK_CONSTANT
+from .combined.fusion import RANK_CONSTANT
+from .combined.shards import Merge
 from .index.opened import OpenedIndex, open_index
 from .retriever import Retriever
-from .shards import Merge
 
 _logger = logging.getLogger(__name__)
 _PROBE_WORDS, _PROBED_PASSAGES = 6, 1000

@@ -9,7 +9,7 @@ from typing import Any
 from ..schemas.errors import ConfigError
 from ..schemas.validation import nearest
 from .backend import Backend, BackendOptions, Opener, is_address
-from .fusion import FusedRetriever
+from .combined.fusion import FusedRetriever
 from .local_backends import open_bm25, open_both, open_dense_backend
 from .remote_backends import open_elasticsearch, open_qdrant, open_remote, open_shards
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..schemas.errors import ConfigError, InfraError
 from .bm25_text import ANALYZER, build_analyzer, build_schema, cjk_grams, document_of, import_tantivy, passage_of
-from .corpus_records import read_passages
+from .index.corpus_records import read_passages
 from .passages import Hit, Passage, storable
 
 _MAX_QUERY_TERMS = 64

@@ -11,11 +11,11 @@ from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
 from ..serving.bearer import RETRIEVER_TOKEN_VARIABLE, authorization, environment_token
 from .backend import Backend, BackendOptions, is_address
-from .elasticsearch import ElasticsearchRetriever
-from .remote import RemoteRetriever
-from .replicas import ReplicatedRetriever
+from .combined.replicas import ReplicatedRetriever
+from .combined.shards import ShardedRetriever
 from .retriever import Retriever
-from .shards import ShardedRetriever
+from .services.elasticsearch import ElasticsearchRetriever
+from .services.remote import RemoteRetriever
 
 _ASKED_TOGETHER = 64
 
@@ -74,7 +74,7 @@ async def open_qdrant(sources: Sequence[str], options: BackendOptions) -> AsyncI
         raise ConfigError("backend qdrant: embedding_model is missing: the model that the collection was filled with")
     try:
         from .dense.embedder import EmbedderConfig, open_embedder_aside
-        from .qdrant import QdrantRetriever
+        from .services.qdrant import QdrantRetriever
     except ImportError as error:
         raise ConfigError(f"backend qdrant: {error}; install it with: pip install 'rollbox[dense]'") from error
     given = {"model": options.embedding_model, "url": options.embedding_url, "device": options.device}

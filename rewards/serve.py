@@ -7,24 +7,24 @@ say `kind` and `detail`. In a batch each item has its own `error` instead.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
 
 from .. import __version__
-from ..schemas.errors import ConfigError, ErrorKind, InfraError, RollboxError, ToolError
+from ..schemas.errors import ConfigError, ErrorKind, InfraError, RollboxError
 from ..schemas.score_api import BatchRequest, BatchResponse, ScoreRequest, ScoreResponse
 from ..schemas.trajectory import Sample
-from ..serving.access import BearerAuth, is_loopback
-from ..serving.bearer import TOKEN_VARIABLE, environment_token
-from ..serving.disconnect import ClientGoneError, while_connected
+from ..serving.access import BearerAuth, server_token
+from ..serving.disconnect import while_connected
+from ..serving.error_answers import answer_errors, error_answer
 from ..serving.http_body import BodyCap, read_model
+from ..serving.listening import listening
 from .compose import RewardComposition
 from .trajectory import trajectory_of_text
 
@@ -75,7 +75,8 @@ def create_app(rewards: RewardComposition, token: str | None = None, concurrency
         results = await while_connected(request, _all([in_batch(item) for item in items]))
         return JSONResponse(BatchResponse(results=results).model_dump())
 
-    _answer_errors(app)
+    answer_errors(app)
+    app.add_exception_handler(ConfigError, _refused)
     return app
 
 
@@ -104,17 +105,8 @@ def serve(rewards: RewardComposition, host: str, port: int, *, insecure: bool = 
     Raises:
         ConfigError: the address cannot be bound, or others than this machine can connect and no token is set.
     """
-    token = environment_token()
-    if token is None and not insecure and not is_loopback(host):
-        raise ConfigError(
-            f"host: {host!r} can be reached from other machines, and no token is set; set {TOKEN_VARIABLE}, or "
-            "--insecure if something else guards it"
-        )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on host {host!r}, port {port}: {error.strerror or error}") from error
+    token = server_token(host, "", insecure, could="score answers, and run programs where a score does")
+    listener = listening(host, port)
     app = create_app(rewards, token, concurrency)
     config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")
     print(f"rewards on http://{host}:{listener.getsockname()[1]}", flush=True)  # noqa: T201
@@ -127,22 +119,6 @@ async def _all(work: list[Coroutine[Any, Any, ScoreResponse]]) -> list[ScoreResp
     return [task.result() for task in tasks]
 
 
-def _answer_errors(app: FastAPI) -> None:
-    async def refused(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"kind": ErrorKind.ARGUMENTS.value, "detail": str(error)}, 422)
-
-    async def ours(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"kind": ErrorKind.INFRA.value, "detail": str(error)}, 503)
-
-    async def gone(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({}, 499)
-
-    async def other(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, HTTPException)
-        return JSONResponse({"kind": ErrorKind.ARGUMENTS.value, "detail": error.detail}, error.status_code)
-
-    app.add_exception_handler(ToolError, refused)
-    app.add_exception_handler(ConfigError, refused)
-    app.add_exception_handler(InfraError, ours)
-    app.add_exception_handler(ClientGoneError, gone)
-    app.add_exception_handler(HTTPException, other)
+async def _refused(request: Request, error: Exception) -> Response:
+    """A data source or ground truth that cannot be scored is the request's fault here, not the server's."""
+    return error_answer(HTTPStatus.UNPROCESSABLE_ENTITY, ErrorKind.ARGUMENTS, str(error))

@@ -7,13 +7,12 @@ import asyncio
 import logging
 import os
 import resource
-import signal
 import socket
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from types import FrameType, FunctionType
+from types import FunctionType
 
 import uvicorn
 import uvloop
@@ -21,6 +20,7 @@ import uvloop
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
 from ..serving.access import server_token
+from ..serving.ending import Ending
 from ..serving.listening import listening
 from .isolation import Isolation
 from .metrics import Metrics
@@ -51,15 +51,14 @@ def serve(settings: SandboxSettings) -> None:
     if settings.workers > 1 and settings.listen_fd is None:
         supervise(settings)
         return
-    # uvicorn raises the signal again once it has drained; without this the process would seem to have been killed.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _already_handled)
+    ending = Ending.of_this_process()
     _allow_many_descriptors()
     for fd in (settings.ready_fd, settings.lifeline_fd, settings.listen_fd):
         if fd is not None:
             os.set_inheritable(fd, False)  # whoever waits for their end must not wait for the zygotes too
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        _with_stack_room(lambda: runner.run(_serve(settings)))
+    # Cancelled is a start that was ended.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, suppress(asyncio.CancelledError):
+        _with_stack_room(lambda: runner.run(_serve(settings, ending)))
 
 
 def _with_stack_room(function: Callable[[], None]) -> None:
@@ -76,16 +75,13 @@ def _with_stack_room(function: Callable[[], None]) -> None:
     FunctionType(code, globals(), closure=call.__closure__)()
 
 
-def _already_handled(number: int, frame: FrameType | None) -> None:
-    """The signal has done its work: the server has drained."""
-
-
 def _allow_many_descriptors() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(settings: SandboxSettings) -> None:
+async def _serve(settings: SandboxSettings, ending: Ending) -> None:
+    ending.starting = asyncio.current_task()
     token = server_token(settings.host, settings.token_file, settings.insecure)
     isolation = Isolation.parse(settings.isolation)
     if settings.listen_fd is None:
@@ -106,7 +102,7 @@ async def _serve(settings: SandboxSettings) -> None:
             access_log=False,
             timeout_graceful_shutdown=settings.drain_s,
         )
-        server = _Server(config, settings)
+        server = _Server(config, settings, ending)
         async with AsyncExitStack() as users:
             if settings.users_socket is not None:
                 url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -127,12 +123,14 @@ def _pool(settings: SandboxSettings, isolation: Isolation) -> Pool:
 class _Server(uvicorn.Server):
     """A uvicorn server that says when it is ready, and ends with its parent."""
 
-    def __init__(self, config: uvicorn.Config, settings: SandboxSettings) -> None:
+    def __init__(self, config: uvicorn.Config, settings: SandboxSettings, ending: Ending) -> None:
         super().__init__(config)
+        self._ending = ending
         self._settings = settings
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._ending.served = True
         if self._settings.workers_dir:
             await self._listen_for_siblings()
         if self._settings.lifeline_fd is not None:

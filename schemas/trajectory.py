@@ -161,6 +161,10 @@ class Trajectory(BaseModel):
     rewards: Rewards | None = None
     _decode: Decode | None = PrivateAttr(default=None)
 
+    def __eq__(self, other: object) -> bool:
+        # By its fields: what decodes the ids is not written to files, and one that is read back is the same.
+        return self.__dict__ == other.__dict__ if isinstance(other, Trajectory) else NotImplemented
+
     @property
     def decode(self) -> Decode | None:
         """Turns ids into the text of `assistant_texts`; known only where the trajectory was rolled out."""

@@ -16,8 +16,8 @@ from ..retrieval.lazy_backend import LazyBackend
 from ..retrieval.passages import Hit
 from ..retrieval.remote_backends import replicated, showing
 from ..retrieval.retriever import Retriever
+from ..retrieval.services.web import SearxngRetriever, SerperRetriever
 from ..retrieval.shared_index import SHIPPED_CORPUS, shared_index
-from ..retrieval.web import SearxngRetriever, SerperRetriever
 from ..schemas.errors import ErrorKind, InfraError, ToolError
 from ..schemas.tool import ToolResponse
 from ..serving.bearer import RETRIEVER_TOKEN_VARIABLE, check_token, environment_token

@@ -92,7 +92,7 @@ async def _begun(folder: Path, store: PassageStore, config: EmbedderConfig, embe
         embedder=with_prefixes(config, embedder),
         dimension=probe.shape[1],
         passages=len(store),
-        fingerprint=fingerprint_of(store),
+        fingerprint=await asyncio.to_thread(fingerprint_of, store),
         probe=[float(number) for number in probe[0]],
     )
     path = folder / PROGRESS

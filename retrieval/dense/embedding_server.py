@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...schemas.errors import InfraError
-from ..http_service import BadReplyError, HttpService
+from ..services.http_service import BadReplyError, HttpService
 from .embedder import Vectors, known_prefixes, unit_rows
 
 KEY_VARIABLE = "ROLLBOX_EMBEDDING_KEY"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,7 +112,7 @@ async def check_same(manifest: DenseManifest, store: PassageStore, embedder: Emb
     Raises:
         ConfigError: they do not. InfraError: the embedding server fails.
     """
-    if len(store) != manifest.passages or fingerprint_of(store) != manifest.fingerprint:
+    if len(store) != manifest.passages or await asyncio.to_thread(fingerprint_of, store) != manifest.fingerprint:
         raise ConfigError(
             f"dense part: is of other passages ({manifest.passages}) than the index ({len(store)}); build it anew"
         )

@@ -18,7 +18,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 Found: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 _ADD_ROWS = 65_536
-_BLOCK_ROWS = 262_144
+_BLOCK_ROWS = 131_072
 _TRAIN_ROWS_PER_LIST = 64
 _HNSW_LINKS, _HNSW_BUILD_WIDTH, _HNSW_SEARCH_WIDTH = 32, 200, 128
 _LISTS = "ivf.lists"
@@ -89,7 +89,7 @@ def open_nearest(kind: Kind, folder: Path, vectors: Vectors) -> Nearest:
 def build_nearest(kind: Kind, folder: Path, vectors: Vectors) -> None:
     """Write the index of `vectors` to `folder`; `flat` needs none.
 
-    `ivf` takes memory for its training sample and one block of 262,144 vectors, `hnsw` for all vectors and their links.
+    `ivf` takes memory for its training sample and one block of 131,072 vectors, `hnsw` for all vectors and their links.
 
     Raises:
         ConfigError: faiss is not installed.

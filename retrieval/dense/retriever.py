@@ -79,9 +79,7 @@ async def open_dense(folder: Path, store: PassageStore, changes: EmbedderConfig 
         ConfigError: it is missing, unfinished or damaged, belongs to other passages, or the model is another one.
         InfraError: the embedding server fails.
     """
-    manifest = read_record(folder / MANIFEST, DenseManifest)
-    vectors = map_vectors(folder / VECTORS, manifest.passages, manifest.dimension)
-    nearest = open_nearest(manifest.kind, folder, vectors)
+    manifest, nearest = await asyncio.to_thread(_mapped, folder)
     embedder = await open_embedder_aside(changes or manifest.embedder)
     try:
         await check_same(manifest, store, embedder)
@@ -89,3 +87,9 @@ async def open_dense(folder: Path, store: PassageStore, changes: EmbedderConfig 
         await embedder.aclose()
         raise
     return DenseRetriever(manifest, nearest, store, embedder)
+
+
+def _mapped(folder: Path) -> tuple[DenseManifest, Nearest]:
+    manifest = read_record(folder / MANIFEST, DenseManifest)
+    vectors = map_vectors(folder / VECTORS, manifest.passages, manifest.dimension)
+    return manifest, open_nearest(manifest.kind, folder, vectors)

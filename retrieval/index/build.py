@@ -17,10 +17,10 @@ from ... import __version__
 from ...schemas.errors import ConfigError
 from ..bm25 import Bm25Index, readable
 from ..bm25_text import ANALYZER, build_analyzer, build_schema, document_of, import_tantivy
-from ..corpus_records import BadRecordError, RecordReader
 from ..passages import Passage
 from . import journal
 from .corpus_files import CorpusFile, corpus_files
+from .corpus_records import BadRecordError, RecordReader
 from .journal import Journal, Position
 from .manifest import (
     BAD_LINES,

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from ...schemas.errors import ConfigError
-from ..corpus_records import SUFFIXES
+from .corpus_records import SUFFIXES
 
 _BLOCKS = 16
 _BLOCK_BYTES = 65_536

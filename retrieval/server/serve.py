@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from contextlib import aclosing
-from types import FrameType
+import socket
+from contextlib import aclosing, suppress
 
 import uvicorn
 import uvloop
@@ -13,6 +12,7 @@ import uvloop
 from ...schemas.errors import ConfigError, InfraError
 from ...serving.access import server_token
 from ...serving.bearer import RETRIEVER_TOKEN_VARIABLE
+from ...serving.ending import Ending
 from ...serving.listening import listening
 from ..backends import backend_name, open_backend
 from .app import create_app
@@ -27,14 +27,13 @@ def serve(settings: RetrieverSettings) -> None:
         ConfigError: the address cannot be bound or needs a token, or the backend cannot be opened.
         InfraError: the probe query failed.
     """
-    # uvicorn raises the signal again once it has drained; without this the process would seem to have been killed.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _already_handled)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings))
+    ending = Ending.of_this_process()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, suppress(asyncio.CancelledError):
+        runner.run(_serve(settings, ending))
 
 
-async def _serve(settings: RetrieverSettings) -> None:
+async def _serve(settings: RetrieverSettings, ending: Ending) -> None:
+    ending.starting = asyncio.current_task()
     token = server_token(
         settings.host,
         settings.token_file,
@@ -56,8 +55,8 @@ async def _serve(settings: RetrieverSettings) -> None:
                 access_log=False,
                 timeout_graceful_shutdown=settings.drain_s,
             )
-            print(f"retriever on http://{settings.host}:{listener.getsockname()[1]}", flush=True)  # noqa: T201
-            await uvicorn.Server(config).serve(sockets=[listener])
+            address = f"http://{settings.host}:{listener.getsockname()[1]}"
+            await _Server(config, address, ending).serve(sockets=[listener])
 
 
 async def _probe(searches: Searches) -> None:
@@ -67,5 +66,15 @@ async def _probe(searches: Searches) -> None:
         raise ConfigError(f"the retriever cannot start: {error}") from error
 
 
-def _already_handled(number: int, frame: FrameType | None) -> None:
-    """The signal has done its work: the server has drained."""
+class _Server(uvicorn.Server):
+    """Says where it serves once it does, and listens to signals."""
+
+    def __init__(self, config: uvicorn.Config, address: str, ending: Ending) -> None:
+        super().__init__(config)
+        self._address = address
+        self._ending = ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ending.served = True
+        print(f"retriever on {self._address}", flush=True)  # noqa: T201

@@ -17,7 +17,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rollbox.retrieval import http_service
+from rollbox.retrieval.services import http_service
 from rollbox.rollout.loop import RolloutLimits, RolloutLoop
 from rollbox.rollout.parsers import get_parser
 from rollbox.rollout.runner import InfraGuard

@@ -45,7 +45,10 @@ def serving(index: Path | str, *arguments: str, env: dict[str, str] | None = Non
         yield line.split()[-1]
     finally:
         process.terminate()
-        _, said = process.communicate(timeout=60)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 0, said
     assert "Traceback" not in said
 

@@ -18,18 +18,19 @@ from rollbox.retrieval.dense.build import build_dense
 from rollbox.retrieval.dense.embedder import EmbedderConfig
 from rollbox.retrieval.dense.sentence_model import SentenceModel
 from rollbox.retrieval.lazy_backend import LazyBackend
-from rollbox.retrieval.remote import RemoteRetriever
+from rollbox.retrieval.services.remote import RemoteRetriever
 from rollbox.schemas.errors import ConfigError, InfraError
 from rollbox.tools.search import SearchTool
 
 from .conftest import PASSAGES
 from .corpora import COMMAND, build, refused, serving, write_lines
 
+pytestmark = pytest.mark.timeout(600)  # the first to need the model waits for ten CPU seconds of imports
 RECORDS = [{"id": each.id, "title": each.title, "text": each.text} for each in PASSAGES]
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=500, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rollbox.retrieval.bm25 import Bm25Index
-from rollbox.retrieval.corpus_records import read_passages
+from rollbox.retrieval.index.corpus_records import read_passages
 from rollbox.retrieval.passages import Hit, Passage, split_contents
 from rollbox.retrieval.shared_index import SHIPPED_CORPUS
 from rollbox.schemas.errors import ConfigError

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from rollbox.retrieval import corpus_records
-from rollbox.retrieval.corpus_records import BadRecordError, RecordReader
+from rollbox.retrieval.index import corpus_records
 from rollbox.retrieval.index.corpus_files import CorpusFile, corpus_files, corpus_state
+from rollbox.retrieval.index.corpus_records import BadRecordError, RecordReader
 from rollbox.retrieval.passages import Passage
 from rollbox.schemas.errors import ConfigError
 

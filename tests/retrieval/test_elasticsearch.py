@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rollbox.retrieval import http_service
 from rollbox.retrieval.backend import BackendOptions
 from rollbox.retrieval.backends import open_backend
 from rollbox.retrieval.bm25 import Bm25Index
-from rollbox.retrieval.elasticsearch import ElasticsearchRetriever
+from rollbox.retrieval.services import http_service
+from rollbox.retrieval.services.elasticsearch import ElasticsearchRetriever
 from rollbox.schemas.errors import ConfigError, InfraError, OverloadedError
 
 from .conftest import PASSAGES

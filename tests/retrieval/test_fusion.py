@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rollbox.retrieval import replicas
-from rollbox.retrieval.fusion import FusedRetriever
+from rollbox.retrieval.combined import replicas
+from rollbox.retrieval.combined.fusion import FusedRetriever
+from rollbox.retrieval.combined.replicas import ReplicatedRetriever
+from rollbox.retrieval.combined.shards import ShardedRetriever
 from rollbox.retrieval.passages import Hit
-from rollbox.retrieval.replicas import ReplicatedRetriever
-from rollbox.retrieval.shards import ShardedRetriever
 from rollbox.schemas.errors import ConfigError, InfraError, OverloadedError
 
 

@@ -11,14 +11,16 @@ from aiohttp import web
 from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
-from rollbox.retrieval import http_service
 from rollbox.retrieval.backend import BackendOptions
 from rollbox.retrieval.backends import open_backend
 from rollbox.retrieval.dense.build import embedded_text
 from rollbox.retrieval.dense.sentence_model import SentenceModel
+from rollbox.retrieval.services import http_service
 from rollbox.schemas.errors import ConfigError, InfraError
 
 from .conftest import PASSAGES
+
+pytestmark = pytest.mark.timeout(600)  # the first to need the model waits for ten CPU seconds of imports
 
 
 @pytest.fixture(autouse=True)

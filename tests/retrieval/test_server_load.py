@@ -24,6 +24,8 @@ class HeldService:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
         self.may_answer = asyncio.Event()
+        self.probed = asyncio.Event()
+        self.answers_probes = True
         self.status = 200
         self.gone = asyncio.Event()
         app = web.Application()
@@ -36,7 +38,8 @@ class HeldService:
 
     async def _answer(self, request: web.Request) -> web.Response:
         queries = (await request.json())["queries"]
-        if queries != ["capital of Peru"]:
+        self.probed.set()
+        if queries != ["capital of Peru"] or not self.answers_probes:
             self.asked.append(queries)
             try:
                 await self.may_answer.wait()
@@ -232,6 +235,21 @@ async def _refuses(url: str) -> None:
                     await asyncio.sleep(0.01)
             except aiohttp.ClientError:
                 return
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_a_server_that_does_not_serve_yet(service: HeldService, number: int) -> None:
+    service.answers_probes = False
+    command = [*COMMAND, "serve", service.url, "--port", "0"]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        await service.probed.wait()
+        process.send_signal(number)
+        said, complained = await process.communicate()
+    assert (process.returncode, said) == (0, b"")
+    assert b"Traceback" not in complained
 
 
 async def test_sigterm_does_not_wait_for_ever(service: HeldService) -> None:

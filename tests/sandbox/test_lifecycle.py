@@ -25,7 +25,7 @@ from rollbox.sandbox.self_check import NAMESPACES, check_isolation
 from rollbox.schemas.errors import ConfigError, SandboxError, ToolError
 from rollbox.schemas.run import RunRequest, RunResult, RunStatus
 
-from .server_process import processes_with, serving, until
+from .server_process import below, processes_with, serving, until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes user")
 
@@ -43,6 +43,20 @@ async def test_sigterm_lets_programs_finish_and_refuses_new_ones() -> None:
             with pytest.raises(SandboxError):
                 await sandbox.run(RunRequest(code="print(1)"), deadline_s=5)
         assert server.process.communicate()[1] == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_a_server_that_is_still_starting(number: signal.Signals) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "rollbox.sandbox.serve", "--port", "0")
+    try:
+        # Its zygotes come up before it serves.
+        await until(lambda: len(below(process.pid)) > 0)
+        process.send_signal(number)
+        assert await asyncio.wait_for(process.wait(), 60) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def test_sigterm_ends_programs_that_do_not_finish() -> None:

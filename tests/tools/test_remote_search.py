@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rollbox.retrieval import http_service
 from rollbox.retrieval.cache import CachedRetriever
-from rollbox.retrieval.remote import RemoteRetriever
+from rollbox.retrieval.services import http_service
+from rollbox.retrieval.services.remote import RemoteRetriever
 from rollbox.schemas.errors import ErrorKind, InfraError, OverloadedError
 from rollbox.schemas.tool import ToolCall
 from rollbox.tools.base import CallContext

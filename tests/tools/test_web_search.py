@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rollbox.retrieval import http_service
+from rollbox.retrieval.services import http_service
 from rollbox.schemas.errors import InfraError, OverloadedError
 from rollbox.tools.search import SearchTool
 

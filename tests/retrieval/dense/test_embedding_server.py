@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollbox.retrieval import http_service
 from rollbox.retrieval.dense.embedder import EmbedderConfig, known_prefixes, open_embedder
 from rollbox.retrieval.dense.embedding_server import EmbeddingServer
 from rollbox.retrieval.dense.sentence_model import SentenceModel
+from rollbox.retrieval.services import http_service
 from rollbox.schemas.errors import InfraError, OverloadedError
 
 from ...rewards.scoring_server import scripted_server
+
+pytestmark = pytest.mark.timeout(600)  # the first to need the model waits for ten CPU seconds of imports
 
 
 @pytest.fixture(autouse=True)

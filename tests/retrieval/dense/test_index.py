@@ -23,6 +23,8 @@ from rollbox.schemas.errors import ConfigError, InfraError
 
 from ..conftest import PASSAGES, ListStore
 
+pytestmark = pytest.mark.timeout(600)  # the first to need the model waits for ten CPU seconds of imports
+
 
 class WordVectors:
     """Vectors of a few numbers, by the letters of a text: quick, and enough where the model does not matter."""

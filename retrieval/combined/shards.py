@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from ..schemas.errors import ConfigError
+from ...schemas.errors import ConfigError
+from ..passages import Hit
+from ..retriever import Retriever
 from .fusion import FusedRetriever, all_or_first_failure
-from .passages import Hit
-from .retriever import Retriever
 
 Merge: TypeAlias = Literal["score", "rrf"]
 

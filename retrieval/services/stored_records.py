@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .corpus_records import BadRecordError, passage_of_record
+from ..index.corpus_records import BadRecordError, passage_of_record
+from ..passages import Hit
 from .http_service import BadReplyError
-from .passages import Hit
 
 _SHOWN_CHARS = 300
 

@@ -10,9 +10,9 @@ import json
 import os
 from typing import Any
 
-from ..schemas.errors import ConfigError
+from ...schemas.errors import ConfigError
+from ..passages import Hit
 from .http_service import BadReplyError, HttpService
-from .passages import Hit
 from .stored_records import hit_of_record
 
 KEY_VARIABLE = "ROLLBOX_ELASTICSEARCH_KEY"

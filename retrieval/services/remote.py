@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..passages import Hit, Passage
 from .http_service import BadReplyError, HttpService
-from .passages import Hit, Passage
 
 _SHOWN_CHARS = 80
 

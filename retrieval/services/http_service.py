@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 
-from ..schemas.errors import InfraError, OverloadedError
+from ...schemas.errors import InfraError, OverloadedError
 
 _MAX_ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from ..passages import Hit
 from .http_service import BadReplyError, HttpService
-from .passages import Hit
 
 
 class _WebRetriever(HttpService):

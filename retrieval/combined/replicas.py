@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 
-from ..schemas.errors import ConfigError, InfraError, OverloadedError
-from .passages import Hit
-from .retriever import Retriever
+from ...schemas.errors import ConfigError, InfraError, OverloadedError
+from ..passages import Hit
+from ..retriever import Retriever
 
 _FIRST_REST_S, _LONGEST_REST_S = 1.0, 30.0
 _ROUNDS = 3

@@ -10,10 +10,10 @@ import os
 import time
 from typing import Any
 
-from ..schemas.errors import ConfigError, InfraError
-from .dense.embedder import Embedder, Vectors
+from ...schemas.errors import ConfigError, InfraError
+from ..dense.embedder import Embedder, Vectors
+from ..passages import Hit
 from .http_service import BadReplyError, HttpService
-from .passages import Hit
 from .stored_records import hit_of_record
 
 KEY_VARIABLE = "ROLLBOX_QDRANT_KEY"

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from ..schemas.errors import ConfigError
-from .passages import Passage, storable
+from ...schemas.errors import ConfigError
+from ..passages import Passage, storable
 
 LINE_SUFFIXES = (".jsonl", ".ndjson", ".json")
 COMPRESSIONS = {"": "", ".gz": "gzip", ".zst": "zstd"}

@@ -7,9 +7,9 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ..schemas.errors import ConfigError
-from .passages import Hit
-from .retriever import Retriever
+from ...schemas.errors import ConfigError
+from ..passages import Hit
+from ..retriever import Retriever
 
 RANK_CONSTANT = 10
 """On known items 10 found more than the paper's 60; see docs/retrieval.md."""

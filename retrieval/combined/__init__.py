@@ -1,0 +1,1 @@
+"""Several retrievers as one: fused by rank, sharded, or replicas of each other."""

@@ -1,0 +1,1 @@
+"""Search services elsewhere, asked over HTTP."""
