@@ -13,6 +13,7 @@ from rich.console import Console
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
 from .dense_index import add_dense, dense_request
+from .interrupt import Interrupt
 
 retriever = typer.Typer(name="retriever", help="Build and serve an index of passages.", no_args_is_help=True)
 
@@ -39,7 +40,7 @@ def index(
     device: Annotated[str | None, typer.Option(help="Where the model runs; default: a GPU if there is one.")] = None,
 ) -> None:
     """Index passages: records with `id`, and `contents` or `title` and `text`. --dense adds vectors, also later."""
-    from ..retrieval.index.build import BuildOptions, build_index
+    from ..retrieval.index.build import BuildOptions, BuildState, build_index
     from ..retrieval.index.manifest import BAD_LINES, MANIFEST
     from ..retrieval.index.progress import BuildProgress
 
@@ -57,8 +58,13 @@ def index(
     options = BuildOptions(corpus, out, command, max_bad, commit_every, memory_mb, threads, restart)
     if request is None or restart or not (out / MANIFEST).exists():
         try:
-            with BuildProgress(Console()) as progress:
-                manifest = build_index(options, progress.advance)
+            with Interrupt() as interrupt, BuildProgress(Console()) as progress:
+
+                def report(state: BuildState) -> None:
+                    progress.advance(state)
+                    interrupt.check()
+
+                manifest = build_index(options, report)
         except KeyboardInterrupt:
             typer.echo(f"stopped; the same command goes on from the last commit in {out}", err=True)
             raise
