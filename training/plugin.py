@@ -12,10 +12,8 @@ from typing import Any
 
 from ..schemas.errors import ConfigError
 from .algorithms.register import register_algorithms
+from .settings import AGENT_LOOP
 from .verl_version import check_version
-
-AGENT_LOOP = "rollbox_agent"
-"""Value of `actor_rollout_ref.rollout.agent.default_agent_loop`, or of the data set's column `agent_name`."""
 
 
 def claim(registry: MutableMapping[Any, Any], name: Any, ours: Any, where: str) -> None:

@@ -24,7 +24,7 @@ from .batch_rows import RECORD, BatchRow, write_records
 from .group_rewards import with_group_rewards
 from .metrics import PREFIX, batch_metrics
 from .resampling import resampled
-from .settings import settings_of
+from .settings import AGENT_LOOP, settings_of
 from .worker_watch import WorkerWatch
 
 _STALL_MARGIN_S = 60.0  # a trajectory at its deadline still has tools to release, and its score to get
@@ -60,7 +60,9 @@ class _Counting:
         file = self._settings.rewards.path
         self._rewards = None if file is None else rewards_of(file).config
         self.poll_interval = self._settings.sampler_poll_s
-        self._watch = WorkerWatch(self._settings.trajectory_timeout_s + _STALL_MARGIN_S)
+        # Other loops have no deadline, and a long answer may be all that is still running.
+        bounded = given.get("agent_loop") == AGENT_LOOP
+        self._watch = WorkerWatch(self._settings.trajectory_timeout_s + _STALL_MARGIN_S if bounded else None)
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
         """See verl's `ReplayBuffer.sample`.

@@ -14,6 +14,9 @@ from ..tools.dispatch import DispatchLimits
 from ..tools.truncate import Keep
 from .resampling import ResampleSettings
 
+AGENT_LOOP = "rollbox_agent"
+"""Value of `actor_rollout_ref.rollout.agent.default_agent_loop`, or of the data set's column `agent_name`."""
+
 
 class Weights(BaseModel):
     """Weights of the reward's parts (see `rewards.trajectory.RewardWeights`), or a rewards file in their place.

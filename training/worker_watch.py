@@ -22,10 +22,10 @@ class WorkerWatch:
 
     Args:
         stalled_s: seconds in which nothing of what is running comes to an end, after which something is wrong even if
-            every worker lives.
+            every worker lives; None where trajectories have no deadline.
     """
 
-    def __init__(self, stalled_s: float) -> None:
+    def __init__(self, stalled_s: float | None) -> None:
         self._stalled_s = stalled_s
         self._seen: set[str] = set()
         self._looked = -_SECONDS_BETWEEN_LOOKS
@@ -61,7 +61,7 @@ class WorkerWatch:
                 "trainer.resume_mode=auto to go on from the last checkpoint"
             )
         self._seen |= alive
-        if running and now - self._moved > self._stalled_s:
+        if self._stalled_s is not None and running and now - self._moved > self._stalled_s:
             raise InfraError(
                 f"{running} prompts are running and none has ended for {now - self._moved:.0f} s, longer than a "
                 "trajectory may take (rollbox.trajectory_timeout_s) with a minute to spare: the inference server or a "
