@@ -8,13 +8,18 @@ from typing import Self
 
 
 class Interrupt:
-    """A context manager in whose time SIGINT waits for the next `check`. A second one is not waited with."""
+    """A context manager in whose time SIGINT waits for the next `check`. A second one is not waited with.
+
+    Where it is ignored, as in a shell's background jobs, it stays so.
+    """
 
     def __init__(self) -> None:
         self._wanted = False
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._note)
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -161,10 +161,16 @@ def test_a_full_disk_is_said_and_gone_on_from(tmp_path: Path) -> None:
     assert _ids(open_index(tmp_path / "index")) == [f"p{i}" for i in range(3000)]
 
 
+def _heed_sigint() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
     corpus = write_lines(tmp_path / "c.jsonl", records(20_000))
     command = [*COMMAND, "index", str(corpus), "--out", str(tmp_path / "index"), "--commit-every", "50"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    # A shell's background job, which the tests may be, has SIGINT ignored.
+    with subprocess.Popen(command, stdout=nothing, stderr=pipe, text=True, preexec_fn=_heed_sigint) as process:
         while process.poll() is None and _commits(tmp_path / "index") < 3:
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)
