@@ -68,7 +68,8 @@ def index(
         except KeyboardInterrupt:
             typer.echo(f"stopped; the same command goes on from the last commit in {out}", err=True)
             raise
-        typer.echo(f"{manifest.passages} passages of {len(manifest.corpus)} files in {out}")
+        files = f"{len(manifest.corpus)} file" + "s" * (len(manifest.corpus) != 1)
+        typer.echo(f"{manifest.passages} passages of {files} in {out}")
         if manifest.bad_records:
             typer.echo(f"{manifest.bad_records} records were left out; {out / BAD_LINES} says which and why")
     if request is not None:

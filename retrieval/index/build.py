@@ -78,7 +78,7 @@ def build_index(options: BuildOptions, report: Callable[[BuildState], None]) -> 
     so is a passage whose id an earlier one has.
 
     Args:
-        report: called at each commit and now and then between.
+        report: called at the start, now and then, and at the end.
 
     Raises:
         ConfigError: the corpus cannot be read or holds too much that is no passage, or `out` holds something else.
@@ -133,6 +133,7 @@ class _Build:
     def run(self, report: Callable[[BuildState], None]) -> Position:
         writer = self._index.writer(self._options.memory_mb << 20, self._options.threads)
         try:
+            report(self._state(sum(self._sizes[: self._at.file])))
             with Journal(self._options.out, self._at) as notes:
                 while self._at.file < len(self._paths):
                     for _ in self._read_file(notes, report):

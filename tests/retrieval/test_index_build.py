@@ -237,7 +237,7 @@ def test_a_corpus_that_changes_meanwhile_makes_no_index(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="since indexing began"):
         build_module.build_index(build_module.BuildOptions([str(corpus)], tmp_path / "index", "…"), grows)
-    assert states[0].rows > 0
+    assert states[-1].rows > 0
     assert not (tmp_path / "index" / MANIFEST).exists()
 
 
