@@ -45,8 +45,9 @@ async def preflight(config: Any) -> list[str]:
     settings = read_settings(config)
     estimator_settings(config.algorithm)
     rollout = config.actor_rollout_ref.rollout
-    check_agent_loop(rollout, _agent_names(config))
-    check_response_length(rollout)
+    loops = _agent_names(config)
+    check_agent_loop(rollout, loops)
+    check_response_length(rollout, loops)
     check_reward_settings(config, settings)
     check_sampler(config, settings)
     tokenizer = _tokenizer(config)

@@ -11,6 +11,7 @@ from ..schemas.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 SINGLE_TURN = "single_turn_agent"
+TOOL_AGENT = "tool_agent"
 _SHORT_RESPONSE_CHARS = 1_000
 _TOOL_FILES = ("tool_config_path", "tools_config_file", "function_tool_path")
 
@@ -47,12 +48,18 @@ def check_agent_loop(rollout: Mapping[str, Any], agent_names: Iterable[str | Non
         raise ConfigError(f"rollout.multi_turn.enable: False, but the tools of {file!r} are configured; set it to True")
 
 
-def check_response_length(rollout: Mapping[str, Any], passage_chars: int = _SHORT_RESPONSE_CHARS) -> None:
-    """Warn where verl would cut the tools' answers in the middle: it keeps 256 characters unless told otherwise.
+def check_response_length(
+    rollout: Mapping[str, Any], agent_names: Iterable[str | None], passage_chars: int = _SHORT_RESPONSE_CHARS
+) -> None:
+    """Warn where verl would cut the tools' answers in the middle: it keeps 256 characters unless told otherwise. Ours
+    (`rollbox_agent`) does not read that setting.
 
     Args:
-        passage_chars: what an answer needs.
+        agent_names: as in `check_agent_loop`. passage_chars: what an answer needs.
     """
+    default = (rollout.get("agent") or {}).get("default_agent_loop") or SINGLE_TURN
+    if not any((name or default) == TOOL_AGENT for name in agent_names):
+        return
     limit = (rollout.get("multi_turn") or {}).get("max_tool_response_length", 256)
     if limit < passage_chars:
         logger.warning(

@@ -42,8 +42,13 @@ def test_tools_that_no_row_can_reach(rollout: dict[str, Any], names: list[str | 
         check_agent_loop(rollout, names)
 
 
-def test_short_answers_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_short_answers_are_warned_of_where_they_would_be_cut(caplog: pytest.LogCaptureFixture) -> None:
+    ours = {"agent": {"default_agent_loop": "rollbox_agent"}}
     with caplog.at_level(logging.WARNING):
-        check_response_length({})
-        check_response_length({"multi_turn": {"max_tool_response_length": 4000}})
-    assert [record.args for record in caplog.records] == [(256, 1000)]
+        check_response_length({}, ["tool_agent"])
+        check_response_length({"multi_turn": {"max_tool_response_length": 4000}}, ["tool_agent"])
+        check_response_length({}, ["rollbox_agent", None])
+        check_response_length(ours, [None])
+        assert len(caplog.records) == 1
+        check_response_length(ours, [None, "tool_agent"])
+    assert [record.args for record in caplog.records] == [(256, 1000)] * 2
