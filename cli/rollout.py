@@ -28,9 +28,7 @@ def rollout(
     limit: Annotated[int | None, typer.Option(min=1, help="Questions at most; default: all.")] = None,
     data_source: Annotated[str | None, typer.Option(help="Replaces the data's own, which chooses the reward.")] = None,
     system: Annotated[str | None, typer.Option(help="System message, or @FILE.")] = None,
-    rewards: Annotated[
-        Path | None, typer.Option(help="Rewards YAML; default: outcome, format and tool rewards.")
-    ] = None,
+    rewards: Annotated[Path | None, typer.Option(help="Rewards YAML; default: outcome, format, tools.")] = None,
     tokenizer: TokenizerDir = None,
     parser: Annotated[str, typer.Option(help="Tool-call format.")] = "hermes",
     temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 1.0,
