@@ -1,1 +1,1 @@
-"""What our HTTP servers have in common: who may use them, how much, and how they answer when something is wrong."""
+"""What our HTTP servers have in common: who may use them, how much, how they fail, and which of several is asked."""

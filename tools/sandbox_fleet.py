@@ -19,25 +19,20 @@ from ..sandbox.session_client import SandboxSession
 from ..schemas.errors import ConfigError, InfraError, OverloadedError, SandboxError
 from ..schemas.run import RunRequest, RunResult
 from ..schemas.session import SessionRequest
+from ..serving.least_busy import FIRST_REST_S, EqualServer, choose
 
-_FIRST_REST_S, _LONGEST_REST_S = 1.0, 60.0
+_LONGEST_REST_S = 60.0
 _ROUNDS = 3
 _PAUSE_S = 0.2
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class _Member:
-    """Attributes:
-    outstanding: calls of ours that it has now. failures: in a row. full: times in a row that its queue was.
-    rests_until: `time.monotonic()` seconds.
-    """
+@dataclass(slots=True, eq=False)
+class _Member(EqualServer):
+    """`full`: times in a row that its queue was."""
 
     sandbox: Sandbox
-    outstanding: int = 0
-    failures: int = 0
     full: int = 0
-    rests_until: float = 0.0
 
 
 class SandboxFleet:
@@ -129,7 +124,7 @@ class SandboxFleet:
 
     @contextmanager
     def _chosen(self) -> Iterator[_Member]:
-        member = self._choose()
+        member = choose(self._members, monotonic())
         member.outstanding += 1
         try:
             yield member
@@ -139,7 +134,7 @@ class SandboxFleet:
             raise
         except SandboxError:
             member.failures += 1
-            rest_s = min(_FIRST_REST_S * 2 ** (member.failures - 1), _LONGEST_REST_S)
+            rest_s = min(FIRST_REST_S * 2 ** (member.failures - 1), _LONGEST_REST_S)
             # Jitter: the workers of a job must not all come back at the same moment.
             member.rests_until = monotonic() + rest_s * random.uniform(0.5, 1.0)
             raise
@@ -148,23 +143,10 @@ class SandboxFleet:
         finally:
             member.outstanding -= 1
 
-    def _choose(self) -> _Member:
-        now = monotonic()
-        well = [member for member in self._members if not member.failures and member.rests_until <= now]
-        rested = [member for member in self._members if member.failures and member.rests_until <= now]
-        if rested:
-            member = min(rested, key=lambda member: member.rests_until)
-            member.rests_until = now + _FIRST_REST_S  # this call alone tries it
-            return member
-        if well:
-            fewest = min(member.outstanding for member in well)
-            return random.choice([member for member in well if member.outstanding == fewest])
-        return min(self._members, key=lambda member: member.rests_until)
-
     def _pause_s(self, error: InfraError, retries: int) -> float:
         """None while another server is well; else longer each round, so that a fleet that restarts is waited for."""
         now = monotonic()
-        if any(not member.failures and member.rests_until <= now for member in self._members):
+        if any(member.is_well(now) for member in self._members):
             return 0.0
         if isinstance(error, OverloadedError):
             return backoff.pause_s(error, retries // len(self._members))

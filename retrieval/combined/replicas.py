@@ -10,25 +10,19 @@ from dataclasses import dataclass
 from time import monotonic
 
 from ...schemas.errors import ConfigError, InfraError, OverloadedError
+from ...serving.least_busy import FIRST_REST_S, EqualServer, choose
 from ..passages import Hit
 from ..retriever import Retriever
 
-_FIRST_REST_S, _LONGEST_REST_S = 1.0, 30.0
+_LONGEST_REST_S = 30.0
 _ROUNDS = 3
 _PAUSE_S = 0.2
 
 
 @dataclass(slots=True, eq=False)
-class _Replica:
-    """Attributes:
-    outstanding: calls of ours that it has now. failures: in a row. rests_until: `time.monotonic()` seconds.
-    """
-
+class _Replica(EqualServer):
     name: str
     retriever: Retriever
-    outstanding: int = 0
-    failures: int = 0
-    rests_until: float = 0.0
 
 
 class ReplicatedRetriever:
@@ -81,13 +75,13 @@ class ReplicatedRetriever:
 
     @contextmanager
     def _chosen(self) -> Iterator[_Replica]:
-        replica = self._choose()
+        replica = choose(self._replicas, monotonic())
         replica.outstanding += 1
         try:
             yield replica
         except InfraError as error:
             replica.failures += 1
-            rest_s = min(_FIRST_REST_S * 2 ** (replica.failures - 1), _LONGEST_REST_S) * random.uniform(0.5, 1.0)
+            rest_s = min(FIRST_REST_S * 2 ** (replica.failures - 1), _LONGEST_REST_S) * random.uniform(0.5, 1.0)
             asked_s = error.retry_after_s if isinstance(error, OverloadedError) else 0.0
             replica.rests_until = monotonic() + min(max(rest_s, asked_s), _LONGEST_REST_S)
             raise
@@ -95,19 +89,6 @@ class ReplicatedRetriever:
             replica.failures, replica.rests_until = 0, 0.0
         finally:
             replica.outstanding -= 1
-
-    def _choose(self) -> _Replica:
-        now = monotonic()
-        rested = [replica for replica in self._replicas if replica.failures and replica.rests_until <= now]
-        if rested:
-            replica = min(rested, key=lambda replica: replica.rests_until)
-            replica.rests_until = now + _FIRST_REST_S  # this call alone tries it
-            return replica
-        well = self._well()
-        if well:
-            fewest = min(replica.outstanding for replica in well)
-            return random.choice([replica for replica in well if replica.outstanding == fewest])
-        return min(self._replicas, key=lambda replica: replica.rests_until)
 
     def _well(self) -> list[_Replica]:
         return [replica for replica in self._replicas if not replica.failures]
