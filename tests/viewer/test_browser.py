@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ from .page_client import Viewer
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+# What follows a click or a key comes when the browser gets to it: expect() looks until it is so.
+expect = api.expect
 pytestmark = pytest.mark.browser
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (360, 800, 1440)
@@ -21,7 +25,6 @@ WIDTHS = (360, 800, 1440)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine (Debian: apt install chromium)")
     with api.sync_playwright() as playwright:
@@ -105,19 +108,19 @@ def test_search_by_keys(page: Page) -> None:
     page.keyboard.press("Enter")
     page.wait_for_url("**/?q=question+7*")
     assert "outcome=wrong" in page.url
-    assert page.locator(".chip").count() == 2
+    expect(page.locator(".chip")).to_have_count(2)
 
 
 def test_tokens_one_by_one(page: Page) -> None:
     page.goto("/t/1/tokens")
     page.keyboard.press("ArrowRight")
-    assert (page.locator("#inspector").text_content() or "").startswith("position 0, id ")
+    expect(page.locator("#inspector")).to_have_text(re.compile("^position 0, id "))
     page.keyboard.press("ArrowRight")
-    assert (page.locator("#inspector").text_content() or "").startswith("position 1, id ")
+    expect(page.locator("#inspector")).to_have_text(re.compile("^position 1, id "))
     page.keyboard.press("Escape")
-    assert page.locator("#inspector").is_hidden()
+    expect(page.locator("#inspector")).to_be_hidden()
     page.locator("section .tok").nth(5).click()
-    assert (page.locator("#inspector").text_content() or "").startswith("position 5, id ")
+    expect(page.locator("#inspector")).to_have_text(re.compile("^position 5, id "))
 
 
 @pytest.mark.parametrize("page", [{"java_script_enabled": False}], indirect=True)
@@ -125,17 +128,18 @@ def test_everything_can_be_reached_without_javascript(page: Page) -> None:
     page.goto("/questions?kind=mixed")
     page.locator("a.open").first.click()
     page.get_by_role("button", name="Compare A with B").click()
-    assert page.locator("mark.b").count() > 0
+    expect(page.locator("mark.b")).not_to_have_count(0)
     page.get_by_role("link", name="Trajectory").first.click()
     page.get_by_role("link", name="Tokens", exact=True).click()
     page.get_by_text("Prompt", exact=True).click()
-    assert page.locator("details.prompt .tok").first.is_visible()
+    expect(page.locator("details.prompt .tok").first).to_be_visible()
     page.goto("/")
     page.get_by_role("link", name="wrong").first.click()
     page.get_by_role("searchbox").fill("words")
     page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**/?q=words*")
     assert "outcome=wrong" in page.url
-    assert page.locator("a.open").count() == 50
+    expect(page.locator("a.open")).to_have_count(50)
 
 
 # Every element with text of its own, against the first background behind it that is not transparent.
