@@ -23,6 +23,7 @@ from ..tools.base import BaseTool
 from ..tools.registry import load_tools
 from .chat_template import Check
 from .engines.base import AnyEngine
+from .engines.model_digest import tokenizer_digest
 from .loop import RolloutLimits, RolloutLoop
 from .parsers import get_parser
 from .report.files import RunFiles
@@ -118,6 +119,7 @@ async def _roll_out(
     loop = RolloutLoop(engine, tools, parser, job.sampling, job.limits, template_check=job.template_check)
     for sample in job.samples:
         loop.check_sample(sample)
+    files.begin(await asyncio.to_thread(_served, engine))
     await _save_tokenizer(engine, job.out_dir)
     tasks = tasks_of(job.samples, job.n, job.sampling.seed)
     missing = [task for task in tasks if task.trajectory_id not in files.done]
@@ -165,6 +167,12 @@ def _check_libraries() -> None:
     for name in ("matplotlib", "pyarrow"):
         if importlib.util.find_spec(name) is None:
             raise ConfigError(f"rollout: {name} is not installed; install it with: pip install 'rollbox[rollout]'")
+
+
+def _served(engine: AnyEngine) -> dict[str, Any]:
+    """What the engine has under the name that the user gave, which may be another model than yesterday."""
+    found = {"model": getattr(engine, "model_id", None), "tokenizer": tokenizer_digest(engine.tokenizer)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 async def _save_tokenizer(engine: AnyEngine, out_dir: Path) -> None:

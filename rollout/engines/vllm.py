@@ -15,6 +15,7 @@ from ...schemas.generation import ImageInput, SamplingParams, TokenOutput
 from ..chat_template import Tokenizer
 from ..vision.image_tokens import collapsed
 from ..vision.processor import load_processor
+from .model_digest import model_digest
 from .prompt_check import check_prompt
 from .room import tokens_allowed
 from .tokenizer import load_tokenizer
@@ -38,6 +39,7 @@ class VllmEngine:
     tokenizer: Tokenizer
     processor: Any
     max_context: int
+    model_id: str
 
     def __init__(
         self,
@@ -145,3 +147,4 @@ class VllmEngine:
         except Exception as error:
             raise ConfigError(f"vllm: does not start with {self._model_dir}: {error}") from error
         self.max_context = int(self._llm.model_config.max_model_len)
+        self.model_id = model_digest(self._model_dir)
