@@ -249,6 +249,30 @@ async def test_other_weights_or_words_under_the_same_name_are_another_run(
     assert (job.out_dir / "trajectories.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"parser": "nope"}, "parser: no tool-call format 'nope'"), ({"template_check": "no"}, "'no'")],
+)
+async def test_a_wrong_option_is_found_before_the_model_is_loaded(
+    make_job: MakeJob, tmp_path: Path, change: dict[str, Any], named: str
+) -> None:
+    job = make_job(questions=1, **change)
+    with pytest.raises(ConfigError, match=named):
+        await run_job(job, HuggingFaceEngine(tmp_path / "no-model"), shown())
+    assert not job.out_dir.exists()
+
+
+async def test_the_output_directory_may_have_any_name(
+    make_job: MakeJob, random_model_dir: Path, tmp_path: Path
+) -> None:
+    job = make_job(questions=1, out_dir=tmp_path / "run[/b] $x_")
+    console = shown()
+    for _ in range(2):
+        await run_job(job, HuggingFaceEngine(random_model_dir), console)
+    said = console.file.getvalue().replace("\n", "")
+    assert f"1 of 1 trajectories are in {job.out_dir}/ already" in said
+
+
 async def test_files_that_are_no_run_are_refused(make_job: MakeJob, random_model_dir: Path) -> None:
     job = make_job(questions=1)
     await run_job(job, HuggingFaceEngine(random_model_dir), shown())
