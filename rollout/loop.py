@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from ..schemas.errors import ConfigError, ErrorKind, InfraError, ToolError
+from ..schemas.errors import ConfigError, EngineError, ErrorKind, InfraError, ToolError
 from ..schemas.generation import FinishReason, SamplingParams, TokenOutput
 from ..schemas.trajectory import Sample, StopReason, Trajectory
 from ..tools.base import BaseTool
@@ -208,6 +208,10 @@ class RolloutLoop:
                 output = await self.engine.generate(*given, images)
             else:
                 output = await self.engine.generate(*given)
+            if len(output.token_ids) > max_tokens:
+                raise EngineError(
+                    f"the engine gave {len(output.token_ids)} tokens where max_tokens={max_tokens} was asked"
+                )
             output = self._without_reserved(output, progress)
             text = self.template.decode(output.token_ids)
         progress.timing.generate_s += time.perf_counter() - started

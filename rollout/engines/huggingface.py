@@ -190,7 +190,12 @@ class HuggingFaceEngine:
 
         def finished(row: Row) -> None:
             request = waiting.pop(id(row))
-            _post(request, lambda: request.future.set_result(row.output()))
+            try:
+                output = row.output()
+            except ValueError as error:  # such as weights that give no numbers
+                _fail(request, EngineError(f"the generation is not usable: {error}"))
+                return
+            _post(request, lambda: request.future.set_result(output))
 
         rows = [request.row for request in waiting.values()]
         if not rows:

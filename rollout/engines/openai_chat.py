@@ -11,6 +11,7 @@ from ...schemas.errors import EngineError
 from ...schemas.generation import FinishReason, SamplingParams
 from ...schemas.tool import ToolCall
 from ..parsers import ParsedTurn, ParseProblem
+from ..parsers.surrogates import without_lone_surrogates
 from .base import ChatReply
 from .chat_messages import wire_messages
 from .data_uris import data_uris
@@ -95,7 +96,7 @@ class OpenAIChatEngine(ServedEngine):
 
 def _read(answer: Any) -> ChatReply:
     try:
-        choice = answer["choices"][0]
+        choice = without_lone_surrogates(answer["choices"][0])
         message, reason = choice["message"], choice["finish_reason"]
         content = message.get("content") or ""
         functions = [call["function"] for call in message.get("tool_calls") or []]
@@ -115,7 +116,7 @@ def _taken(content: str, calls: list[tuple[str, str]]) -> ParsedTurn:
     turn = ParsedTurn(content=content)
     for name, text in calls:
         try:
-            arguments = json.loads(text)
+            arguments = without_lone_surrogates(json.loads(text))
         except (ValueError, RecursionError):
             arguments = None
         if isinstance(arguments, dict):

@@ -109,7 +109,10 @@ class VllmEngine:
         if images:
             check_prompt(prompt_ids, seen, "vLLM")
         logprobs = [entry[token_id].logprob for token_id, entry in zip(last.token_ids, last.logprobs, strict=True)]
-        return TokenOutput(token_ids=list(last.token_ids), logprobs=logprobs, finish_reason=last.finish_reason)
+        try:
+            return TokenOutput(token_ids=list(last.token_ids), logprobs=logprobs, finish_reason=last.finish_reason)
+        except ValueError as error:
+            raise EngineError(f"the generation is not usable: {error}") from error
 
     def _sampling_params(self, sampling: SamplingParams, max_tokens: int) -> Any:
         from vllm import SamplingParams as VllmSamplingParams
