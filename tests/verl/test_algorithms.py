@@ -97,7 +97,7 @@ def loss_of(name: str, log_prob: torch.Tensor, advantages: torch.Tensor, **confi
 
 
 def test_the_turn_loss_is_its_formula_and_its_gradient_stops_where_it_is_clipped() -> None:
-    log_prob = torch.tensor([[0.1, 0.2, 9.0, 0.5, 0.7]] * 4, requires_grad=True)
+    log_prob = torch.tensor([[0.1, 0.2, torch.inf, 0.5, 0.7]] * 4, requires_grad=True)
     advantages = torch.tensor([[1.0, 1.0, 0, -1.0, -1.0]] * 4)
     loss = loss_of("rollbox_turn_clip", log_prob, advantages)
     first, second = np.exp(0.15), np.exp(0.6)
