@@ -170,6 +170,12 @@ def test_where_a_name_of_verls_comes_from(name: str, kind: str, key: str) -> Non
     assert origin.place
 
 
+def test_a_module_that_verl_cannot_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "no_such_module")
+    with pytest.raises(ConfigError, match=r"with VERL_USE_EXTERNAL_MODULES=no_such_module: ModuleNotFoundError"):
+        list(origins("grpo"))
+
+
 def test_the_worked_example_of_the_docs() -> None:
     import re
     from pathlib import Path
