@@ -226,6 +226,20 @@ async def test_a_judge_is_asked_by_a_rubric() -> None:
     assert "How many?" in user
 
 
+async def test_a_question_is_shown_as_its_text_and_a_message_without_a_role_is_named() -> None:
+    part = {"kind": "rubric", "model": "judge", "rubric": "Is it right?"}
+    of = sample()
+    async with served(lambda path, body: said("Score: 5"), part) as (server, rewards):
+        of.messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is shown?"}]}]
+        await scored(rewards, of=of)
+        of.messages = [{"content": "What?"}]
+        with pytest.raises(ConfigError, match=r"sample 's': messages\.0: has no 'role'"):
+            await scored(rewards, of=of)
+    assert "user: What is shown?" in server.seen[0][1]["messages"][1]["content"]
+    with pytest.raises(ConfigError, match=r"sample 's': messages\.0: has no 'role'"):
+        chat_of(trajectory(of=of))
+
+
 async def test_a_judge_that_gives_no_score_is_asked_again_and_then_an_error() -> None:
     answers = ["I cannot say.", "Score: 99", "**Score: 3/10**"]
     script = iter(answers)
