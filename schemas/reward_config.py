@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -161,6 +162,15 @@ class Service(BaseModel):
     breaker_failures: int = Field(default=10, ge=1)
     breaker_pause_s: float = Field(default=30.0, gt=0, le=3600)
     token_variable: str | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _can_be_asked(cls, url: str) -> str:
+        """What no request could ever reach is a wrong setting, and not a server that failed."""
+        parts = urlsplit(url)  # raises ValueError for a bracket that is not closed
+        if not (parts.hostname or "").strip(".") or any(char.isspace() for char in url) or parts.port == 0:
+            raise ValueError("must be such as http://host:8090/score")
+        return url
 
 
 class ApiPart(Part):
