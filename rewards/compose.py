@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -23,6 +22,7 @@ from .parts import Measured
 from .placement import placed
 from .registry import REGISTRY, ScoreEntry, matches
 from .sandbox_access import ScoringSandbox
+from .side_by_side import side_by_side
 
 _MAY_WAIT = (OutcomePart, ApiPart, RewardModelPart, RubricPart, StepsPart)
 
@@ -136,7 +136,7 @@ class RewardComposition:
             mine = [name for name in wave if self._counts(name, trajectory, measured)]
             waiting = [name for name in mine if isinstance(self.config.parts[name], _MAY_WAIT)]
             if len(waiting) > 1:
-                found = await _all(self._scorers[name](trajectory) for name in waiting)
+                found: list[Measured] = await side_by_side(self._scorers[name](trajectory) for name in waiting)
                 measured.update(zip(waiting, found, strict=True))
             for name in mine:
                 if name not in measured:  # a task each would cost more than these do
@@ -218,16 +218,6 @@ def _check_finite(name: str, value: float, trajectory: Trajectory) -> None:
 
 def _applies(patterns: Iterable[str], data_source: str) -> bool:
     return any(matches(pattern, data_source) for pattern in patterns)
-
-
-async def _all(work: Iterable[Any]) -> list[Measured]:
-    """Like `gather`, but nothing goes on after the first error."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
 
 
 def _waves(config: RewardConfig) -> list[list[str]]:

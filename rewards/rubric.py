@@ -11,7 +11,7 @@ from .api import ServedPart
 from .parts import Measured
 from .service import ScoringService
 
-_SCORE = re.compile(r"(?im)^[\s*#]*score\s*[*:=\s]*(-?\d+(?:\.\d+)?)\s*(?:/\s*\d+)?[\s*.]*$")
+_SCORE = re.compile(r"(?im)^[ \t*#]*score[\s*:=]*(-?\d+(?:\.\d+)?)[ \t\r*.]*(?:/[ \t]*\d+[ \t\r*.]*)?$")
 _MAX_QUESTION_CHARS, _MAX_ANSWER_CHARS = 20_000, 40_000
 _FENCE = "=" * 16
 

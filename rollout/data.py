@@ -13,6 +13,7 @@ from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Sample
 from ..schemas.validation import validated
 from .data_images import with_images
+from .json_lines import json_lines
 
 DATA_DIR_VARIABLE = "ROLLBOX_DATA"
 _SUFFIXES = ("", ".jsonl", ".parquet", "_test.jsonl", "_test.parquet", "/test.parquet")
@@ -51,7 +52,7 @@ def load_samples(path: str | Path, data_source: str | None = None, limit: int | 
         ConfigError: the file cannot be read, or a row is wrong; the message names file and line.
     """
     file = Path(path)
-    rows = _parquet_rows(file) if file.suffix == ".parquet" else _jsonl_rows(file)
+    rows = _parquet_rows(file) if file.suffix == ".parquet" else json_lines(file)
     samples = [
         _sample(row, where, data_source, number, file.parent)
         for number, (row, where) in enumerate(islice(rows, limit), start=1)
@@ -66,20 +67,6 @@ def with_system(samples: list[Sample], text: str) -> list[Sample]:
     """The samples with a system message before all others."""
     message = {"role": "system", "content": text}
     return [sample.model_copy(update={"messages": [message, *sample.messages]}) for sample in samples]
-
-
-def _jsonl_rows(file: Path) -> Iterator[tuple[Any, str]]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            where = f"{file}:{number}"
-            try:
-                yield json.loads(line), where
-            except (ValueError, RecursionError) as error:
-                raise ConfigError(f"{where}: not JSON: {error}") from error
 
 
 def _parquet_rows(file: Path) -> Iterator[tuple[Any, str]]:
