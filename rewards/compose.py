@@ -12,13 +12,21 @@ from typing import Any, Self
 import yaml
 
 from ..schemas.errors import ConfigError, InfraError
-from ..schemas.reward_config import ApiPart, OutcomePart, RewardConfig, RewardModelPart, RubricPart, StepsPart
+from ..schemas.reward_config import (
+    ApiPart,
+    CallCostPart,
+    OutcomePart,
+    RewardConfig,
+    RewardModelPart,
+    RubricPart,
+    StepsPart,
+)
 from ..schemas.trajectory import Rewards, Sample, Trajectory
 from ..schemas.validation import validated
 from . import registry
 from .modules import load_reward_modules
 from .part_kinds import scorer_for
-from .parts import Measured
+from .parts import Measured, clipped, optimal_calls, sum_of
 from .placement import placed
 from .registry import REGISTRY, ScoreEntry, matches
 from .sandbox_access import ScoringSandbox
@@ -94,11 +102,15 @@ class RewardComposition:
         """Find out before the run whether every sample can be scored.
 
         Raises:
-            ConfigError: as `registry.check_samples`. Without an outcome part every sample passes.
+            ConfigError: as `registry.check_samples`, or `extra_info` does not hold what a part reads there.
         """
+        given = list(samples)
         for part in self.config.parts.values():
+            mine = [sample for sample in given if _applies(part.data_sources, sample.data_source)]
+            if isinstance(part, CallCostPart) and not part.of_group:
+                for sample in mine:
+                    optimal_calls(part, sample)
             if isinstance(part, OutcomePart):
-                mine = [sample for sample in samples if _applies(part.data_sources, sample.data_source)]
                 function = part.function
                 find = self.outcome_for if function is None else lambda _, name=function: REGISTRY.find(name)
                 registry.check_samples(mine, find)
@@ -161,7 +173,9 @@ class RewardComposition:
         if gate is None or name in self.config.group_parts:  # whose calls count for the others, gate or not
             return True
         by = measured.get(gate.part)
-        return by is not None and gate.is_open(math.fsum(by.values.values()))
+        if by is None:
+            return False
+        return gate.is_open(sum_of(clipped(self.config.parts[gate.part], value) for value in by.values.values()))
 
     def _composed(self, trajectory: Trajectory, measured: Mapping[str, Measured]) -> Rewards:
         parts: dict[str, float] = {}
@@ -176,15 +190,18 @@ class RewardComposition:
             found, weight = measured[name], self.config.weight_of(name)
             for full_name, value in found.values.items():
                 _check_finite(full_name, value, trajectory)
-                raw[full_name] = value if part.clip is None else min(max(value, part.clip[0]), part.clip[1])
+                raw[full_name] = clipped(part, value)
                 parts[full_name] = weight * raw[full_name]
-            raw.update(found.logged)
+                _check_finite(full_name, parts[full_name], trajectory)
+            for full_name, value in found.logged.items():
+                _check_finite(full_name, value, trajectory)
+                raw[full_name] = value
             somewhere += [(position, weight * value) for position, value in found.placed]
             correct = found.correct if correct is None else correct
-        total = math.fsum(parts.values())
+        total = sum_of(parts.values())
         if self.config.clip is not None:
             total = min(max(total, self.config.clip[0]), self.config.clip[1])
-            parts["clip"] = total - math.fsum(parts.values())
+            parts["clip"] = total - sum_of(parts.values())
         _check_finite("total", total, trajectory)
         places = placed(trajectory, total, somewhere)
         return Rewards(total=total, parts=parts, raw=raw, correct=correct, placed=places)
