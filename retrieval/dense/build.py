@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...schemas.errors import ConfigError, InfraError
+from ..index.file_checks import IndexFile, described
 from ..passages import Passage
 from .embedder import Embedder, EmbedderConfig, Vectors
 from .manifest import (
@@ -61,19 +62,21 @@ async def build_dense(
         record = await _begun(folder, store, config, embedder)
         record = await _embed_all(folder, store, embedder, record, progress)
         vectors = map_vectors(folder / VECTORS, record.passages, record.dimension)
-        manifest = DenseManifest(**record.model_dump(), kind=kind)
-        await asyncio.to_thread(_build_aside, folder, vectors, manifest)
+        files = await asyncio.to_thread(_build_aside, kind, folder, vectors)
+        manifest = DenseManifest(**record.model_dump(), kind=kind, files=files)
+        write_record(folder / MANIFEST, manifest)
     return manifest
 
 
-def _build_aside(folder: Path, vectors: Vectors, manifest: DenseManifest) -> None:
+def _build_aside(kind: Kind, folder: Path, vectors: Vectors) -> dict[str, IndexFile]:
     """Make the faiss index in a folder of its own: the one that is there may be mapped by a server, which would answer
-    from half of the new one, and end where the file is shorter for a moment."""
+    from half of the new one, and end where the file is shorter for a moment. Returns the files of the dense part."""
     aside = folder / _UNFINISHED
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     try:
-        build_nearest(manifest.kind, aside, vectors)
+        build_nearest(kind, aside, vectors)
+        files = described([folder / VECTORS, *aside.iterdir()])
         # From here to the new manifest the files may not belong together: a kill must not leave them to be served.
         (folder / MANIFEST).unlink(missing_ok=True)
         for file in sorted(aside.iterdir()):
@@ -82,7 +85,7 @@ def _build_aside(folder: Path, vectors: Vectors, manifest: DenseManifest) -> Non
             file.replace(folder / file.name)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    write_record(folder / MANIFEST, manifest)
+    return files
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...schemas.errors import ConfigError
+from ..index.file_checks import IndexFile
 from ..index.manifest import write_at_once
 from ..passages import Passage
 from .embedder import Embedder, EmbedderConfig, Vectors, check_dimension
@@ -58,9 +59,14 @@ class VectorRecord(BaseModel):
 
 
 class DenseManifest(VectorRecord):
-    """Of a finished dense part. Attributes: kind: how the nearest vectors are found."""
+    """Of a finished dense part.
+
+    Attributes:
+        kind: how the nearest vectors are found. files: what it consists of, by name.
+    """
 
     kind: Kind
+    files: dict[str, IndexFile] = Field(default_factory=dict)
 
 
 Record = TypeVar("Record", bound=VectorRecord)

@@ -20,6 +20,7 @@ from ..passages import Passage
 from . import journal
 from .corpus_files import CorpusFile, corpus_files
 from .corpus_records import BadRecordError, RecordReader
+from .file_checks import described
 from .journal import Journal, Position
 from .lock import LOCK, sole_builder
 from .manifest import (
@@ -30,7 +31,6 @@ from .manifest import (
     MANIFEST,
     PROGRESS,
     Manifest,
-    index_files,
     let_others_read,
     write_manifest,
 )
@@ -108,7 +108,7 @@ def build_index(options: BuildOptions, report: Callable[[BuildState], None]) -> 
             bad_records=position.bad,
             corpus=corpus,
             software={"rollbox": __version__, "tantivy": version("tantivy"), "python": sys.version.split()[0]},
-            files=index_files(options.out),
+            files=described(_finished_files(options.out / BM25)),
         )
         write_manifest(options.out, manifest)
         journal.end(options.out)
@@ -245,6 +245,10 @@ def _take_over(out: Path, restart: bool) -> None:
         raise ConfigError(f"--out {out}: has something else in it ({others[0]}); give an empty folder or a new one")
     if restart:
         _clear(out)
+
+
+def _finished_files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if not path.name.endswith(".lock")]
 
 
 def _clear(out: Path) -> None:

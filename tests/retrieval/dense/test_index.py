@@ -206,6 +206,13 @@ async def test_no_passages(tmp_path: Path) -> None:
         await build_dense(tmp_path, ListStore([]), CONFIG, WordVectors())
 
 
+def _forget_files(folder: Path) -> None:
+    """As in an index of a version that kept no checksums."""
+    record = json.loads((folder / MANIFEST).read_text())
+    del record["files"]
+    (folder / MANIFEST).write_text(json.dumps(record))
+
+
 def _damage(folder: Path, how: str) -> None:
     path = folder / {"vectors cut": VECTORS, "graph cut": "hnsw.faiss", "graph gone": "hnsw.faiss"}.get(how, MANIFEST)
     if "cut" in how:
@@ -236,6 +243,7 @@ async def test_damage_is_named(
     tmp_path: Path, store: ListStore, embedder_config: EmbedderConfig, embedder: SentenceModel, how: str, says: str
 ) -> None:
     await build_dense(tmp_path, store, embedder_config, embedder, "hnsw")
+    _forget_files(tmp_path)
     _damage(tmp_path, how)
     with pytest.raises(ConfigError) as caught:
         await open_dense(tmp_path, store)
@@ -246,9 +254,29 @@ async def test_damage_is_named(
 async def test_cut_lists_are_no_crash(tmp_path: Path) -> None:
     store = many(500)
     await build_dense(tmp_path, store, CONFIG, WordVectors(), "ivf")
+    _forget_files(tmp_path)
     os.truncate(tmp_path / "ivf.lists", 1000)
     with pytest.raises(ConfigError, match="holds 1000 bytes and not"):
         await open_dense(tmp_path, store)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("flat", VECTORS), ("ivf", "ivf.lists"), ("ivf", "ivf.faiss"), ("hnsw", "hnsw.faiss")]
+)
+async def test_a_byte_that_changed_is_seen(tmp_path: Path, kind: Kind, name: str) -> None:
+    folder = tmp_path / "dense"
+    manifest = await build_dense(folder, many(500), CONFIG, WordVectors(), kind)
+    assert name in manifest.files
+    with (folder / name).open("r+b") as file:
+        file.seek(-5, os.SEEK_END)
+        byte = file.read(1)
+        file.seek(-5, os.SEEK_END)
+        file.write(bytes([byte[0] ^ 0x40]))
+    with pytest.raises(ConfigError, match=f"is damaged: dense/{name} has other contents than were written; delete"):
+        await open_dense(folder, many(500))
+    os.truncate(folder / name, 100)
+    with pytest.raises(ConfigError, match=f"is damaged: dense/{name} has 100 bytes and should have"):
+        await open_dense(folder, many(500), verify=False)
 
 
 @pytest.mark.parametrize("kind", ["ivf", "hnsw"])
