@@ -44,6 +44,12 @@ async def test_the_same_rewards_change_nothing(run_dir: Path) -> None:
     assert changes[3].after is None
 
 
+def test_what_a_run_writes_is_read_whatever_the_model_said(tmp_path: Path) -> None:
+    made = trajectory("a\u2028b\x85c #### 5")
+    (tmp_path / TRAJECTORIES).write_text(made.model_dump_json() + "\n", encoding="utf-8")
+    assert read_trajectories(tmp_path) == [made]
+
+
 def test_what_changed_is_shown_and_written(run_dir: Path) -> None:
     before = (run_dir / TRAJECTORIES).read_bytes()
     (run_dir / "rewards.yaml").write_text("parts: {correct: {kind: outcome, weight: 2.0}}\n")
