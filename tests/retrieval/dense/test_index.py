@@ -400,7 +400,7 @@ async def test_what_nobody_waits_for_is_not_embedded(model_dir: str, monkeypatch
     await asyncio.wait([task])
     await model.embed(["the next"], 300)
     assert batches[-1] == ["the next"]
-    assert len(batches) < 500
+    assert sum(map(len, batches)) < 500
 
 
 def test_the_title_is_embedded_too() -> None:
