@@ -33,8 +33,9 @@ def gold_answers(ground_truth: str) -> list[str]:
         ConfigError: there is none.
     """
     try:
-        value = json.loads(ground_truth)
-    except ValueError:
+        # Numbers as they are written: 1.50 read as a float would be the answer 1.5.
+        value = json.loads(ground_truth, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError):
         value = ground_truth
     if isinstance(value, dict):
         value = value.get("target")

@@ -175,6 +175,11 @@ GOLD = '{"target": ["Barack Obama", "Obama"]}'
         ("<answer>São Paulo</answer>", "Sao Paulo", 0.0, 1.0),
         ("<answer>1990–1994</answer>", "1990-1994", 0.0, 1.0),
         ("<answer>7</answer>", "7", 1.0, 1.0),
+        ("<answer>1.50</answer>", "1.50", 1.0, 1.0),
+        ("<answer>1.5</answer>", "1.50", 0.0, 0.0),
+        ("<answer>$2.50</answer>", '{"target": [2.50]}', 1.0, 1.0),
+        ("<answer>1e3</answer>", "1e3", 1.0, 1.0),
+        ("<answer>1000.0</answer>", "1e3", 0.0, 0.0),
     ],
 )
 def test_search_answers(text: str, truth: str, em: float, strict: float) -> None:
