@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from ..schemas.trajectory import Decode
 
+_UNREADABLE = "\ufffd"
 _WINDOW = 32
 _LONGEST_RUN = 512
 """Tokens that are looked at one by one: text that cannot be read for longer has no ends that are worth the time."""
@@ -35,7 +36,8 @@ class _Walk:
 
     Decoding each prefix from the turn's start would take time by the square of its length. What has been read can
     become unreadable again: where a tokenizer writes characters as bytes, one more byte can spoil those before it until
-    the next. So a place counts only where the text up to it is whole; elsewhere each token is looked at.
+    the next. So a place counts only where the text up to it is whole; elsewhere each token is looked at. Behind a byte
+    that could not be read no place counts: the bytes behind it may say something else when they are read without it.
     """
 
     def __init__(self, ids: Sequence[int], text: str, decode: Decode) -> None:
@@ -73,7 +75,7 @@ class _Walk:
     def _whole(self, stop: int) -> int | None:
         """Characters of the text before token `stop`, where its ids decode to them and to nothing else."""
         for said in self._readings(stop):
-            if said and self._text.startswith(said, self._char):
+            if said and said[-1] != _UNREADABLE and self._text.startswith(said, self._char):
                 return self._char + len(said)
         return None
 

@@ -71,10 +71,29 @@ def test_any_text_cut_anywhere_agrees_with_the_definition(
     check(encoded(text, family)[:cut], FAMILIES[family], data)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @settings(deadline=None, max_examples=150)
-@given(ids=st.lists(st.integers(0, len(DEMO) - 1), max_size=200), data=st.data())
-def test_any_ids_at_all_agree_with_the_definition(ids: list[int], data: st.DataObject) -> None:
-    check(ids, byte_level, data)
+@given(data=st.data())
+def test_any_ids_at_all_agree_with_the_definition(family: str, data: st.DataObject) -> None:
+    known = st.integers(0, (len(DEMO) if family == "byte_level" else SENTENCEPIECE.get_vocab_size()) - 1)
+    check(data.draw(st.lists(known, max_size=200)), FAMILIES[family], data)
+
+
+EACH = "\u0080\u2122\U0001f6000"
+BYTE_IDS = {
+    "byte_level": dict(zip(EACH.encode(), encoded(EACH, "byte_level"), strict=True)),
+    "sentencepiece": {byte: byte for byte in range(256)},
+}
+BROKEN = st.sampled_from([b"0", b"\xc2", b"\x80", b"\xe2\x84", b"\xa2", b"\xf0\x9f\x98", b"\x80"])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(deadline=None, max_examples=150)
+@given(pieces=st.lists(BROKEN, min_size=33, max_size=90), data=st.data())
+def test_pieces_of_characters_agree_with_the_definition(family: str, pieces: list[bytes], data: st.DataObject) -> None:
+    """Bytes that say something by themselves and nothing among their neighbours, over more than one window."""
+    ids_of = BYTE_IDS[family]
+    check([ids_of[byte] for piece in pieces for byte in piece], FAMILIES[family], data)
 
 
 STORY = "Let me see: 9 \u2212 8 = 1 \U0001f44d.\n\n\n\nThen \u8ba1\u7b97, na\u00efvely.\n\nSo it is #### 5 \U0001f600"
