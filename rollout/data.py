@@ -15,7 +15,7 @@ from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Sample
 from ..schemas.validation import validated
 from .data_images import with_images
-from .jsonl import read_jsonl
+from .json_lines import json_lines
 
 DATA_DIR_VARIABLE = "ROLLBOX_DATA"
 _SUFFIXES = ("", ".jsonl", ".parquet", "_test.jsonl", "_test.parquet", "/test.parquet")
@@ -61,7 +61,7 @@ def load_samples(path: str | Path, data_source: str | None = None, limit: int | 
         ConfigError: the file cannot be read, or a row is wrong; the message names file and line.
     """
     file = Path(path)
-    rows = _parquet_rows(file) if file.suffix == ".parquet" else read_jsonl(file)
+    rows = _parquet_rows(file) if file.suffix == ".parquet" else json_lines(file)
     samples = [
         _sample(row, where, data_source, number, file.parent)
         for number, (row, where) in enumerate(islice(rows, limit), start=1)

@@ -101,6 +101,12 @@ async def run_job(job: RolloutJob, engine: AnyEngine, console: Console) -> RunSu
     check_mode(job.template_check)
     async with contextlib.AsyncExitStack() as stack:
         files = stack.enter_context(RunFiles(job.out_dir, job.settings(), restart=job.restart))
+        for name in rewards.config.group_parts:
+            console.print(
+                f"reward part {name}: 0 in this run, because one trajectory does not know its group; "
+                f"`rollbox rescore {job.out_dir} --rewards {job.rewards_file}` adds it",
+                markup=False,
+            )
         await stack.enter_async_context(rewards)
         await stack.enter_async_context(engine)
         for tool in tools.values():

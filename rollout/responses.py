@@ -11,20 +11,20 @@ from ..rewards.trajectory import trajectory_of_text
 from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Sample, Trajectory
 from ..schemas.validation import validated
-from .jsonl import read_jsonl
+from .json_lines import json_lines
 from .report.files import TRAJECTORIES
 
 _TEXT_KEYS = ("response", "solution_str", "output", "answer")
 
 
 def read_trajectories(path: Path) -> list[Trajectory]:
-    """The trajectories of a run's directory, or of a JSONL file of them.
+    """The trajectories of a run's directory, or of a JSONL file of them. A last line that is cut is left out.
 
     Raises:
         ConfigError: there are none, or a line is none.
     """
     file = path / TRAJECTORIES if path.is_dir() else path
-    found = [validated(Trajectory, data, where) for data, where in read_jsonl(file)]
+    found = [validated(Trajectory, data, where) for data, where in json_lines(file, may_be_cut=True)]
     if not found:
         raise ConfigError(f"{file}: holds no trajectories")
     return found
@@ -42,7 +42,7 @@ def read_responses(file: Path, samples: Sequence[Sample]) -> list[Trajectory]:
     by_id = {sample.sample_id: sample for sample in samples}
     seen: Counter[str] = Counter()
     found: list[Trajectory] = []
-    for number, (data, where) in enumerate(read_jsonl(file)):
+    for number, (data, where) in enumerate(json_lines(file)):
         if isinstance(data, dict) and "trajectory_id" in data:
             found.append(validated(Trajectory, data, where))
             continue

@@ -110,6 +110,44 @@ async def test_nan_is_an_error_that_names_the_part() -> None:
         await scored(trajectory(records=[call(0, reward=math.nan)]), parts={"tools": None})
 
 
+@pytest.mark.parametrize(
+    ("rewards", "tools"),
+    [
+        ([math.inf, -math.inf], {}),
+        ([math.inf], {"cap": [0.0, 1.0]}),
+        ([math.nan, 1.0], {"aggregation": "max"}),
+        ([math.nan, 1.0], {"aggregation": "last"}),
+        ([math.inf], {"tool_weights": {"python": 0.0}}),
+        ([math.nan], {"weight": 0.0}),
+        ([1e300], {"weight": 1e300}),
+    ],
+)
+async def test_nothing_hides_a_tools_reward_that_is_no_number(rewards: list[float], tools: dict[str, Any]) -> None:
+    of = trajectory(records=[call(0, reward=reward) for reward in rewards])
+    gated = {"kind": "format", "only_if": {"part": "tools", "at_least": 0.0}}
+    with pytest.raises(InfraError, match="reward part 'tools/python' of trajectory t is "):
+        await scored(of, parts={"tools": tools, "gated": gated})
+
+
+async def test_a_sum_beyond_all_numbers_is_an_error_that_names_it() -> None:
+    of = trajectory(records=[call(0, reward=1.5e308)])
+    with pytest.raises(InfraError, match="reward part 'total' of trajectory t is "):
+        await scored(of, parts={"tools": None, "again": {"kind": "tools"}})
+
+
+async def test_a_gate_sees_the_part_as_it_is_logged() -> None:
+    parts = {"half": {"kind": "outcome", "clip": [0.0, 0.5]}, "format": {"only_if": {"part": "half", "at_least": 0.6}}}
+    assert (await scored(parts=parts)).raw == {"half": 0.5, "format": 0.0}
+
+
+def test_a_sample_without_what_a_part_reads_is_found_before_the_run() -> None:
+    rewards = rewards_of(parts={"call_cost": {"optimal_calls": "best", "data_sources": ["openai/*"]}})
+    rewards.check_samples([sample(best=0), sample(best=3), sample(data_source="other")])
+    for wrong in (None, -1, True, 1.5, "2"):
+        with pytest.raises(ConfigError, match=r"sample 's': extra_info\.best: must be a number of calls"):
+            rewards.check_samples(iter([sample(best=1), sample(best=wrong)]))
+
+
 async def test_what_failed_through_us_has_no_reward() -> None:
     assert await rewards_of(parts={"outcome": None}).score(trajectory(infra_failed=True)) is None
 
@@ -154,6 +192,26 @@ async def test_a_text_alone_can_be_scored() -> None:
                        "outcome": {"only_if": {"part": "format", "at_least": 1}}}},
             "the gates go round in a circle at 'format'",
         ),
+        (
+            {"parts": {"outcome": None, "format": {"only_if": {"part": "outcome", "at_least": 2, "at_most": 1}}}},
+            "at_least: 2.0 is larger than at_most (1.0): it would never open",
+        ),
+        ({"parts": {"format": {"data_sources": ["a*b"]}}}, "data_sources.0: must be a data source, or the start of"),
+        ({"parts": {"format": {"data_sources": [""]}}}, "data_sources.0: must be a data source"),
+        ({"parts": {"outcome": None}, "outcomes": {"a*b": "openai/gsm8k"}}, "outcomes.a*b.[key]: must be a data so"),
+        ({"parts": {"tools": {"cap": [1, 0]}}}, "parts.tools.tools.cap: 1.0 is larger than 0.0"),
+        ({"parts": {"tools": {"tool_weights": {"a": True}}}}, "tool_weights.a: must be a number, not a boolean"),
+        ({"parts": {"overlong": {"max_tokens": True, "buffer_tokens": 1}}}, "max_tokens: must be a number, not a bool"),
+        ({"parts": {"call_cost": {"optimal_calls": True}}}, "must be a number, not a boolean"),
+        ({"parts": {"call_cost": {"optimal_calls": ""}}}, "optimal_calls"),
+        ({"parts": {"reward_model": {"model": ""}}}, "parts.reward_model.reward_model.model: String should have"),
+        ({"parts": {"format": None}, "weights": {"format": True}}, "weights.format: must be a number, not a boolean"),
+        ({"parts": {"format": None}, "clip": [1, -1]}, "clip: 1.0 is larger than -1.0"),
+        (
+            {"parts": {"rubric": {"service": {"url": "http://x"}, "model": "m", "rubric": "r",
+                                  "extra_body": {"messages": []}}}},
+            "extra_body.messages: is not to be replaced",
+        ),
         ({"parts": {"overlong": {"max_tokens": 2, "buffer_tokens": 4}}}, "buffer_tokens: 4 is larger than max_tokens"),
         ({"parts": {"outcome": {"function": "nope"}}}, "parts.outcome.function: data_source: no score for 'nope'"),
         ({"parts": {"outcome": None}, "outcomes": {"a": "nope"}}, "outcomes.a: data_source: no score for 'nope'"),
@@ -177,6 +235,16 @@ def test_samples_are_checked_by_the_functions_that_will_score_them() -> None:
         rewards_of(parts={"outcome": None}).check_samples(samples[1:])
 
 
+async def test_what_a_file_merges_is_no_second_key(tmp_path: Path) -> None:
+    file = tmp_path / "rewards.yaml"
+    file.write_text(
+        "parts:\n  format: &base {weight: 2.0, clip: [0, 1]}\n"
+        "  answer: {<<: *base, kind: format, weight: 3.0}\n  again: {<<: *base, kind: format}\n"
+    )
+    parts = RewardComposition.load(file).config.parts
+    assert {name: part.weight for name, part in parts.items()} == {"format": 2.0, "answer": 3.0, "again": 2.0}
+
+
 async def test_a_file_with_a_users_module_beside_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from rollbox.rewards.registry import score\n"
@@ -197,6 +265,11 @@ async def test_a_file_with_a_users_module_beside_it(tmp_path: Path) -> None:
     [
         (None, "cannot be read"),
         ("[", "not YAML"),
+        (
+            "parts: {outcome: , outcome: {weight: 2}}",
+            r"not YAML: the key 'outcome' is there twice\n.*line 1, column 20",
+        ),
+        ("parts: {outcome: }\nparts: {format: }", "the key 'parts' is there twice"),
         ("- a", "must hold a mapping with the key 'parts'"),
         ("parts: {outcome: }\nmodules: [gone.py]", "rewards.yaml: modules: "),
     ],

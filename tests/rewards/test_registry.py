@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rollbox.rewards.modules import load_reward_modules
@@ -64,6 +66,10 @@ def test_a_users_function_cannot_take_a_name_of_ours_unseen() -> None:
         (True, Score(1.0)),
         (Score(0.5, correct=True), Score(0.5, correct=True)),
         ({"score": 0.5, "acc": True, "pred": "7"}, Score(0.5, True, {"acc": 1.0})),
+        (np.float32(0.5), Score(0.5)),
+        ({"score": np.float32(1), "acc": np.bool_(False), "n": np.int64(2)}, Score(1.0, False, {"acc": 0.0, "n": 2.0})),
+        (Score(np.float32(0.25)), Score(0.25)),
+        (Fraction(1, 4), Score(0.25)),
     ],
 )
 async def test_what_a_function_may_return(returned: Any, score: Score) -> None:
@@ -79,7 +85,13 @@ async def test_what_a_function_may_return(returned: Any, score: Score) -> None:
         ("1", "returned str"),
         (math.nan, "returned nan as its value"),
         ({"score": math.inf}, "returned inf as its value"),
-        ({"score": "high"}, "returned nan as its value"),
+        ({"score": "high"}, "returned str as its value; it must be a number"),
+        ({"score": None}, "returned NoneType as its value"),
+        ({"score": 1.0, "acc": "yes"}, "returned str as its acc"),
+        (Score("1"), "returned str as its value"),  # type: ignore[arg-type]
+        (Score(1.0, logged={"n": None}), "returned NoneType as its n"),  # type: ignore[dict-item]
+        (10**400, "returned as its value what is no number: int too large"),
+        (np.array([1.0, 2.0]), "returned ndarray"),
         ({"acc": 1.0}, "returned dict"),
         (Score(1.0, logged={"n": math.nan}), "returned nan as its n"),
     ],
@@ -164,6 +176,15 @@ def mine(solution_str, ground_truth, extra_info):
 """
 
 
+FIXTURES = """
+from rollbox.rewards.registry import Fixture, score
+
+@score("test/odd", fixtures=[{}])
+def odd(solution_str, ground_truth, extra_info):
+    return 0.25
+"""
+
+
 async def test_a_users_file_is_loaded_once(tmp_path: Path) -> None:
     (tmp_path / "my_reward.py").write_text(MODULE.format(name="test/once"))
     first = load_reward_modules(["my_reward.py"], tmp_path)
@@ -176,6 +197,10 @@ async def test_a_users_file_is_loaded_once(tmp_path: Path) -> None:
     [
         ("missing.py", None, "missing.py is not a Python file"),
         ("broken.py", "1 / 0", "broken.py failed: ZeroDivisionError"),
+        ("leaves.py", "raise SystemExit", "leaves.py failed: SystemExit"),
+        ("odd.py", FIXTURES.format('"a"'), r"odd\.py: score 'test/odd' \(.*\): fixtures: must be Fixture"),
+        ("nan.py", FIXTURES.format("Fixture('a', 'b', float('nan'))"), r"nan\.py: Fixture.expected: must be a finite"),
+        ("none.py", FIXTURES.format("Fixture(None, 'b', 1.0)"), r"none\.py: Fixture.solution_str: must be text"),
         ("no_such_module", None, "'no_such_module' cannot be imported: ModuleNotFoundError"),
         ("taken.py", MODULE.format(name="openai/gsm8k"), "'openai/gsm8k' is registered twice"),
     ],

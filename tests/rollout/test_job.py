@@ -332,6 +332,19 @@ def test_seeds_follow_from_the_runs_seed_and_the_name(make_job: MakeJob) -> None
     assert {task.seed for task in tasks_of(samples, 2)} == {None}
 
 
+async def test_a_part_that_only_the_group_tells_is_said_to_be_0(
+    make_job: MakeJob, random_model_dir: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "rewards.yaml"
+    file.write_text("parts: {outcome: , cheap: {kind: call_cost, optimal_calls: group}}\n")
+    job = make_job(rewards_file=file)
+    console = shown()
+    await run_job(job, HuggingFaceEngine(random_model_dir), console)
+    said = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    assert "reward part cheap: 0 in this run" in said
+    assert "rollbox rescore" in said
+
+
 async def test_a_rewards_file_is_part_of_the_run(make_job: MakeJob, random_model_dir: Path, tmp_path: Path) -> None:
     file = tmp_path / "rewards.yaml"
     file.write_text("parts: {outcome: {weight: 2.0}, void_turn: }\n")
