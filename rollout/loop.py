@@ -105,6 +105,7 @@ class RolloutLoop:
             ConfigError: an image of the prompt cannot be read, or the model sees none.
         """
         sample, pictures = await self._prompt_pictures(sample)
+        sample = self._plain_sample(sample)
         prompt_ids = self._prompt_ids(sample, pictures)
         seed = self.sampling.seed if seed is None else seed
         progress = TrajectoryProgress(trajectory_id or uuid4().hex, sample, prompt_ids, seed, self._token_exact)
@@ -266,6 +267,26 @@ class RolloutLoop:
 
     def _plain(self, text: str) -> str:
         return text if self.template.image_tokens is None else self.template.image_tokens.plain(text)
+
+    def _plain_sample(self, sample: Sample) -> Sample:
+        """The sample without texts in which something stands for an image."""
+        if self.template.image_tokens is None:
+            return sample
+        messages = [self._plain_message(message) for message in sample.messages]
+        return sample if messages == sample.messages else sample.model_copy(update={"messages": messages})
+
+    def _plain_message(self, message: dict[str, Any]) -> dict[str, Any]:
+        content = message.get("content")
+        if isinstance(content, str):
+            return {**message, "content": self._plain(content)}
+        if not isinstance(content, list):
+            return message
+        texts = [isinstance(part, dict) and isinstance(part.get("text"), str) for part in content]
+        parts = [
+            {**part, "text": self._plain(part["text"])} if is_text else part
+            for part, is_text in zip(content, texts, strict=True)
+        ]
+        return {**message, "content": parts}
 
     def _append(self, progress: TrajectoryProgress, turn: int, answers: list[ToolMessage]) -> bool:
         """Add the tool messages to the conversation; False when they leave no room to answer.

@@ -51,11 +51,11 @@ async def roll(engine: Any, *images: Any, sample: Sample = QUESTION, **limits: A
     tools = {"draw": ImageTool(*images), "calculator": CalculatorTool()}
     loop = RolloutLoop(engine, tools, get_parser("hermes"), SamplingParams(max_tokens=64), RolloutLimits(**limits))
     trajectory = await loop.run(sample)
-    _check(trajectory, engine)
+    check(trajectory, engine)
     return trajectory
 
 
-def _check(trajectory: Trajectory, engine: Any) -> None:
+def check(trajectory: Trajectory, engine: Any) -> None:
     """Every prompt is what the trajectory begins with, and each run of placeholders has its pixels."""
     ids = trajectory.prompt_ids + trajectory.response_ids
     for prompt, given in zip(engine.prompts, getattr(engine, "images", []), strict=True):
@@ -188,7 +188,7 @@ async def test_placeholders_in_a_tools_text_stand_for_no_image(processor: Any) -
     engine = SeeingEngine(processor, [DRAW, "#### 7"])
     loop = RolloutLoop(engine, {"draw": _Repeating(processor.image_token)}, get_parser("hermes"))
     trajectory = await loop.run(QUESTION)
-    _check(trajectory, engine)
+    check(trajectory, engine)
     assert len(trajectory.images) == 1
     assert trajectory.messages[2]["content"][-1]["text"] == f"a < {processor.image_token[1:]} b"
 
