@@ -10,6 +10,7 @@ from typing import Any
 from ..rewards.compose import RewardComposition
 from ..rewards.registry import ScoreEntry
 from ..rewards.sandbox_access import ScoringSandbox
+from ..rewards.score import as_score
 from ..rewards.trajectory import rewards_of
 from ..rewards.verify import verify
 from ..schemas.errors import ConfigError
@@ -97,7 +98,8 @@ async def _try_reward_function(config: Any, sample: Sample) -> str:
             result = await function(**arguments)
         else:
             result = await asyncio.to_thread(lambda: function(**arguments))
-        score = float(result["score"] if isinstance(result, dict) else result)
+        given = result["score"] if isinstance(result, dict) else result
+        score = as_score(given, "it").value
     except Exception as error:
         raise ConfigError(
             f"reward: {where} cannot score row {sample.sample_id}: {type(error).__name__}: {error}; mend it, or start "
