@@ -20,7 +20,7 @@ SUFFIXES = (*(line + packed for line in LINE_SUFFIXES for packed in COMPRESSIONS
 _MAX_LINE_BYTES = 16 * 2**20
 # tantivy indexes no longer term: of such an id the second passage would not be seen to be one too many.
 _MAX_ID_BYTES = 65_530
-_PARQUET_ROWS = 1000
+_PARQUET_ROWS, _PARQUET_BYTES, _PARQUET_BUFFER_BYTES = 1000, 8 * 2**20, 2**20
 _COLUMNS = ("id", "contents", "title", "text")
 _BOM = b"\xef\xbb\xbf"
 _FIX = "the file is damaged or still being written; mend it or leave it out"
@@ -120,10 +120,11 @@ class RecordReader:
         from pyarrow.parquet import ParquetFile
 
         try:
-            with ParquetFile(self.path) as file:
+            # By default all that will be read is fetched at once, which is the whole file.
+            with ParquetFile(self.path, pre_buffer=False, buffer_size=_PARQUET_BUFFER_BYTES) as file:
                 columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
                 size, rows = self.path.stat().st_size, max(1, file.metadata.num_rows)
-                for batch in file.iter_batches(_PARQUET_ROWS, columns=columns):
+                for batch in file.iter_batches(_rows_at_a_time(file.metadata), columns=columns):
                     if self.number + batch.num_rows <= skip:
                         self.number += batch.num_rows
                         continue
@@ -134,6 +135,13 @@ class RecordReader:
                     self.done_bytes = size * self.number // rows
         except pyarrow.ArrowException as error:
             raise ConfigError(f"corpus {self.path}: cannot be read after {self.number} records: {error}") from error
+
+
+def _rows_at_a_time(metadata: Any) -> int:
+    """So few that rows as large as the largest group's mean fit into `_PARQUET_BYTES`."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    row_bytes = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
+    return max(1, min(_PARQUET_ROWS, _PARQUET_BYTES // max(1, row_bytes)))
 
 
 def _rows_of(batch: Any) -> Iterator[Any | BadRecordError]:

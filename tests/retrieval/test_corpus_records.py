@@ -122,6 +122,24 @@ def test_a_row_that_is_not_utf8_costs_no_other(tmp_path: Path) -> None:
     assert str(bad) == "not UTF-8: invalid start byte at byte 0"
 
 
+@pytest.mark.parametrize(("groups", "rows", "row_bytes"), [(20, 20, 250_000), (8, 100, 100_000)])
+def test_a_parquet_file_is_not_in_memory_at_once(tmp_path: Path, groups: int, rows: int, row_bytes: int) -> None:
+    with pa.parquet.ParquetWriter(
+        tmp_path / "c.parquet", pa.schema([("id", pa.string()), ("text", pa.string())])
+    ) as out:
+        for group in range(groups):
+            names = [f"{group}-{row}" for row in range(rows)]
+            texts = [os.urandom(row_bytes // 2).hex() for _ in names]
+            out.write_table(pa.table({"id": names, "text": texts}))
+    pool, before = pa.proxy_memory_pool(pa.system_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        assert sum(1 for _ in RecordReader(tmp_path / "c.parquet").records()) == groups * rows
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < groups * rows * row_bytes // 2
+
+
 @pytest.mark.parametrize("field", ["id", "title"])
 def test_what_is_said_of_a_bad_value_is_short(tmp_path: Path, field: str) -> None:
     nested = "[" * 50_000 + "]" * 50_000  # deeper than Python's own repr goes
