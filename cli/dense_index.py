@@ -31,11 +31,12 @@ class DenseRequest:
 def dense_request(embedder: dict[str, Any], kind: str) -> DenseRequest:
     """
     Raises:
-        ConfigError: an option is wrong; or the extra `dense` is not installed.
+        ConfigError: an option is wrong, the model is not on this machine, or the extra `dense` is not installed.
     """
     try:
         from ..retrieval.dense.embedder import EmbedderConfig
         from ..retrieval.dense.nearest import KINDS, import_faiss
+        from ..retrieval.dense.sentence_model import local_files
     except ImportError as error:
         raise ConfigError(f"--dense: {error}; install it with: pip install 'rollbox[dense]'") from error
     if not embedder.get("model"):
@@ -44,7 +45,10 @@ def dense_request(embedder: dict[str, Any], kind: str) -> DenseRequest:
         raise ConfigError(f"--dense-kind: must be one of {', '.join(KINDS)} (got {kind!r})")
     import_faiss()
     [known] = [each for each in KINDS if each == kind]
-    return DenseRequest(validated(EmbedderConfig, embedder, "retriever index: --dense"), known)
+    config = validated(EmbedderConfig, embedder, "retriever index: --dense")
+    if config.url is None:
+        local_files(config.model)  # before hours of indexing
+    return DenseRequest(config, known)
 
 
 def add_dense(corpus: Sequence[str], out: Path, request: DenseRequest) -> None:
@@ -53,6 +57,13 @@ def add_dense(corpus: Sequence[str], out: Path, request: DenseRequest) -> None:
     Raises:
         ConfigError: `out` is of another corpus; or as `build_dense` and `open_embedder`.
     """
+    from ..retrieval.index.lock import sole_builder
+
+    with sole_builder(out):
+        _add_dense(corpus, out, request)
+
+
+def _add_dense(corpus: Sequence[str], out: Path, request: DenseRequest) -> None:
     from ..retrieval.dense.build import build_dense
     from ..retrieval.dense.embedder import open_embedder
     from ..retrieval.index.corpus_files import corpus_files

@@ -17,6 +17,7 @@ def diagnose(
     """Look through a training run's metrics for reward hacking and collapse. Exit code 1 when something is flagged."""
     from ..training.diagnose.checks import diagnose as flags_of
     from ..training.diagnose.logs import read_logs
+    from ..training.diagnose.windows import MIN_POINTS
 
     if not run.exists():
         raise ConfigError(f"{run} is not there")
@@ -26,6 +27,8 @@ def diagnose(
         typer.echo(f"{flag.fault}\n  evidence: {flag.evidence}\n  remedy: {flag.remedy}")
     steps = {step for values in series.values() for step, _ in values}
     typer.echo(f"{len(series)} metrics over {len(steps)} steps: {len(flags)} flagged")
+    if len(steps) < MIN_POINTS:
+        typer.echo(f"what changes over time is judged from {MIN_POINTS} steps on")
     if flags:
         raise typer.Exit(1)
 

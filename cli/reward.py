@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from ..schemas.errors import ConfigError
+from ..schemas.errors import ConfigError, InfraError
+
+if TYPE_CHECKING:
+    from ..rewards.dry_run import DryRun
+    from ..rollout.rescore import Change
 
 reward = typer.Typer(name="reward", help="Try, check and serve rewards.", no_args_is_help=True)
 RewardsFile = Annotated[Path | None, typer.Option("--rewards", help="Rewards YAML; default: outcome, format, tools.")]
@@ -47,29 +51,30 @@ def dry_run(
     from ..rewards.dry_run import dry_run as run
     from ..rewards.trajectory import rewards_of
     from ..rollout.data import find_data, load_samples
-    from ..rollout.report.reward_report import distribution_table, remarks, save_histogram
+    from ..rollout.report.reward_report import check_histogram, distribution_table, remarks, save_histogram
     from ..rollout.responses import read_responses
 
+    check_histogram(histogram)
     trajectories = read_responses(responses, load_samples(find_data(data), data_source))
     ours, other = rewards_of(rewards), None if baseline is None else rewards_of(baseline)
     ours.check_samples([trajectory.sample for trajectory in trajectories])
 
-    async def scored() -> None:
+    async def scored() -> DryRun:
         async with ours:
             if other is None:
-                found = await run(trajectories, ours)
-            else:
-                async with other:
-                    found = await run(trajectories, ours, other)
-        console = Console()
-        console.print(distribution_table(found))
-        for line in remarks(found, baseline is not None):
-            console.print(line, highlight=False)
-        if found.scored:
-            save_histogram(found, histogram)
-            console.print(f"Written to {histogram}")
+                return await run(trajectories, ours)
+            async with other:
+                return await run(trajectories, ours, other)
 
-    asyncio.run(scored())
+    found = asyncio.run(scored())
+    console = _console()
+    console.print(distribution_table(found))
+    for line in remarks(found, baseline is not None):
+        console.print(line, soft_wrap=True)
+    if not found.scored:
+        raise typer.Exit(1)
+    save_histogram(found, histogram)
+    console.print(f"Written to {histogram}", soft_wrap=True)
 
 
 @reward.command()
@@ -114,23 +119,32 @@ def rescore(
 ) -> None:
     """Score saved trajectories again, show what changed and why, and write rescored.jsonl beside them."""
     from ..rewards.trajectory import rewards_of
-    from ..rollout.rescore import change_table, examples, write_rescored
+    from ..rollout.rescore import change_table, check_can_write, examples, write_rescored
     from ..rollout.rescore import rescore as scored_again
     from ..rollout.responses import read_trajectories
 
     if not directory.is_dir():
         raise ConfigError(f"{directory} is not a directory of a run")
+    check_can_write(directory)
     trajectories = read_trajectories(directory)
     ours = rewards_of(rewards)
     ours.check_samples([trajectory.sample for trajectory in trajectories])
 
-    async def scored() -> None:
+    async def scored() -> list[Change]:
         async with ours:
-            changes = await scored_again(trajectories, ours)
-        console = Console()
-        console.print(change_table(changes))
-        for line in examples(changes):
-            console.print(line, highlight=False)
-        console.print(f"Written to {write_rescored(trajectories, directory)}")
+            return await scored_again(trajectories, ours)
 
-    asyncio.run(scored())
+    changes = asyncio.run(scored())
+    console = _console()
+    console.print(change_table(changes))
+    for line in examples(changes):
+        console.print(line, soft_wrap=True)
+    if all(change.after is None for change in changes):
+        why = next((change.error for change in changes if change.error), "all failed through the infrastructure")
+        raise InfraError(f"rescore: no trajectory could be scored, so nothing was written: {why}")
+    console.print(f"Written to {write_rescored(trajectories, directory)}", soft_wrap=True)
+
+
+def _console() -> Console:
+    """One that shows names and answers as they are: square brackets in them are no markup."""
+    return Console(markup=False, emoji=False, highlight=False)

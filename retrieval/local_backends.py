@@ -98,4 +98,4 @@ async def _open_dense(folder: Path, store: Bm25Index, options: BackendOptions) -
     embedder = read_record(folder / MANIFEST, DenseManifest).embedder
     given = {"model": options.embedding_model, "url": options.embedding_url, "device": options.device}
     moved = embedder.model_copy(update={name: value for name, value in given.items() if value is not None})
-    return await open_dense(folder, store, moved)
+    return await open_dense(folder, store, moved, verify=options.verify)

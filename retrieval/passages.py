@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,12 @@ class Hit:
     @property
     def contents(self) -> str:
         return joined_contents(self.title, self.text) if self.raw is None else self.raw
+
+
+def is_score(value: Any) -> TypeGuard[int | float]:
+    """Whether `value`, from JSON, is a finite number; NaN and what is too large for a float cannot be answered with."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
 
 
 def split_contents(contents: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import islice
 
 # A minus is a sign only where no operand stands before it: "10-12" holds 10 and 12, "- 5 apples" holds 5.
 _NUMBER = re.compile(
@@ -16,6 +17,9 @@ _HASHES = re.compile(r"####[ \t]*([^\n]*)")
 _BOXED = re.compile(r"\\boxed\s*\{")
 _LABEL = re.compile(r"(?i)\banswer\s*:[ \t]*([^\n]*)")
 _BRACE = re.compile(r"[{}]")
+# LaTeX's ways to set thousands apart: 70{,}000 and 70,\!000 and 70\,000.
+_SET_APART = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!;: ])(?=\d{3})")
+_UNIT_POWER = re.compile(r"(?<=[^\W\d])(\}?)\^\{?-?\d+\}?")
 _MAX_NUMBER_CHARS, _MAX_MARKED_CHARS = 200, 4000
 
 
@@ -68,17 +72,25 @@ def answer_count(text: str) -> int:
 def final_number(text: str) -> Fraction | None:
     """The number of the last `####` or `\\boxed{}`; without any marker, the last number of the text.
 
-    A marker whose content holds no number is an answer that cannot be read: None, never an older number.
+    A marker whose content holds no number is an answer that cannot be read: None, never an older number. The power of
+    a unit, as in `9 cm^2`, is no number.
     """
     marked = marked_answers(text)
-    numbers = numbers_in(marked[-1] if marked else text)
-    return numbers[-1] if numbers else None
+    text = _plain(marked[-1] if marked else text)
+    # From the end: a text can hold very many numbers, and one of them counts.
+    found = [match.group() for match in _NUMBER.finditer(text) if match.group()]
+    return next((number for item in reversed(found) if (number := _to_fraction(item)) is not None), None)
 
 
 def numbers_in(text: str) -> list[Fraction]:
     """Each number in the text: signs, thousands separators, decimals, fractions, exponents and `$` understood."""
-    found = (_to_fraction(match.group()) for match in _NUMBER.finditer(text) if match.group())
-    return [number for number in found if number is not None]
+    return list(_numbers(text))
+
+
+def only_number(text: str) -> Fraction | None:
+    """The number of a text that holds one, whatever it is dressed in; None for a text with none or with several."""
+    found = list(islice(_numbers(text), 2))
+    return found[0] if len(found) == 1 else None
 
 
 def plain_number(text: str) -> Fraction | None:
@@ -96,6 +108,17 @@ def labelled_answer(text: str) -> str:
     answer = str(found[-1])
     marked = marked_answers(answer)
     return marked[-1] if marked else answer.strip().strip("*$").rstrip(".").strip()
+
+
+def _plain(text: str) -> str:
+    if "{,}" in text or "\\" in text:
+        text = _SET_APART.sub(",", text)
+    return _UNIT_POWER.sub(r"\1", text) if "^" in text else text
+
+
+def _numbers(text: str) -> Iterator[Fraction]:
+    found = (_to_fraction(match.group()) for match in _NUMBER.finditer(text) if match.group())
+    return (number for number in found if number is not None)
 
 
 def _to_fraction(text: str) -> Fraction | None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from ..schemas.errors import InfraError
+from ..schemas.errors import ConfigError, InfraError
 from ..schemas.reward_config import ApiPart, StepsPart
 from ..schemas.score_api import BatchRequest, BatchResponse, ScoreRequest, ScoreResponse
 from ..schemas.trajectory import Trajectory
@@ -45,7 +45,7 @@ class ApiScorer(ServedPart):
 
     async def __call__(self, trajectory: Trajectory) -> Measured:
         """Raises: as `ScoringService.post`; InfraError also for an answer that is no score."""
-        answer = await self.service.post("", request_of(trajectory).model_dump())
+        answer = await self.service.post("", body_of(request_of(trajectory), trajectory))
         found = _parsed(answer, self.service.settings.url)
         logged = {f"{self.name}/{name}": value for name, value in found.parts.items()}
         return Measured({self.name: _number(found, self.service.settings.url)}, logged, found.correct)
@@ -82,7 +82,7 @@ class StepScorer(ServedPart):
             for number, step in enumerate(steps)
         ]
         url = self.service.settings.url
-        answer = await self.service.post("/v1/score/batch", BatchRequest(items=items).model_dump())
+        answer = await self.service.post("/v1/score/batch", body_of(BatchRequest(items=items), trajectory))
         scores = [_number(result, url) for result in _parsed_batch(answer, len(steps), url)]
         share = 1.0 / len(steps) if self._part.aggregation == "mean" else 1.0
         ends = await asyncio.to_thread(step_ends, trajectory, steps)  # it decodes a long turn for tens of milliseconds
@@ -104,6 +104,19 @@ def request_of(trajectory: Trajectory) -> ScoreRequest:
         extra_info={**sample.extra_info, "num_turns": trajectory.num_turns},
         messages=sample.messages,
     )
+
+
+def body_of(request: ScoreRequest | BatchRequest, trajectory: Trajectory) -> Any:
+    """The request as JSON values.
+
+    Raises:
+        ConfigError: the sample holds what cannot be sent.
+    """
+    try:
+        return request.model_dump(mode="json")
+    except ValueError as error:
+        name = trajectory.sample.sample_id
+        raise ConfigError(f"sample {name!r}: extra_info or messages cannot be sent as JSON: {error}") from error
 
 
 def _parsed(answer: Any, url: str) -> ScoreResponse:

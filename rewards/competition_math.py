@@ -10,7 +10,7 @@ from typing import Any
 
 from ..schemas.errors import ConfigError
 from . import registry
-from .answers import labelled_answer, marked_answers, numbers_in, plain_number, without_thinking
+from .answers import labelled_answer, marked_answers, only_number, plain_number, without_thinking
 
 
 def parse_ground_truth(ground_truth: str) -> str:
@@ -59,4 +59,4 @@ def score(solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | 
     if number is None:
         return float("".join(stated.split()) == "".join(expected.split()) != "")
     # One number and what it is dressed in, such as a unit or `n =`: two numbers are no answer.
-    return float(numbers_in(stated) == [number])
+    return float(only_number(stated) == number)

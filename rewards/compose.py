@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -13,16 +12,25 @@ from typing import Any, Self
 import yaml
 
 from ..schemas.errors import ConfigError, InfraError
-from ..schemas.reward_config import ApiPart, OutcomePart, RewardConfig, RewardModelPart, RubricPart, StepsPart
+from ..schemas.reward_config import (
+    ApiPart,
+    CallCostPart,
+    OutcomePart,
+    RewardConfig,
+    RewardModelPart,
+    RubricPart,
+    StepsPart,
+)
 from ..schemas.trajectory import Rewards, Sample, Trajectory
 from ..schemas.validation import validated
 from . import registry
 from .modules import load_reward_modules
 from .part_kinds import scorer_for
-from .parts import Measured
+from .parts import Measured, clipped, optimal_calls, sum_of
 from .placement import placed
 from .registry import REGISTRY, ScoreEntry, matches
 from .sandbox_access import ScoringSandbox
+from .side_by_side import side_by_side
 
 _MAY_WAIT = (OutcomePart, ApiPart, RewardModelPart, RubricPart, StepsPart)
 
@@ -94,11 +102,15 @@ class RewardComposition:
         """Find out before the run whether every sample can be scored.
 
         Raises:
-            ConfigError: as `registry.check_samples`. Without an outcome part every sample passes.
+            ConfigError: as `registry.check_samples`, or `extra_info` does not hold what a part reads there.
         """
+        given = list(samples)
         for part in self.config.parts.values():
+            mine = [sample for sample in given if _applies(part.data_sources, sample.data_source)]
+            if isinstance(part, CallCostPart) and not part.of_group:
+                for sample in mine:
+                    optimal_calls(part, sample)
             if isinstance(part, OutcomePart):
-                mine = [sample for sample in samples if _applies(part.data_sources, sample.data_source)]
                 function = part.function
                 find = self.outcome_for if function is None else lambda _, name=function: REGISTRY.find(name)
                 registry.check_samples(mine, find)
@@ -136,7 +148,7 @@ class RewardComposition:
             mine = [name for name in wave if self._counts(name, trajectory, measured)]
             waiting = [name for name in mine if isinstance(self.config.parts[name], _MAY_WAIT)]
             if len(waiting) > 1:
-                found = await _all(self._scorers[name](trajectory) for name in waiting)
+                found: list[Measured] = await side_by_side(self._scorers[name](trajectory) for name in waiting)
                 measured.update(zip(waiting, found, strict=True))
             for name in mine:
                 if name not in measured:  # a task each would cost more than these do
@@ -161,7 +173,9 @@ class RewardComposition:
         if gate is None or name in self.config.group_parts:  # whose calls count for the others, gate or not
             return True
         by = measured.get(gate.part)
-        return by is not None and gate.is_open(math.fsum(by.values.values()))
+        if by is None:
+            return False
+        return gate.is_open(sum_of(clipped(self.config.parts[gate.part], value) for value in by.values.values()))
 
     def _composed(self, trajectory: Trajectory, measured: Mapping[str, Measured]) -> Rewards:
         parts: dict[str, float] = {}
@@ -176,15 +190,18 @@ class RewardComposition:
             found, weight = measured[name], self.config.weight_of(name)
             for full_name, value in found.values.items():
                 _check_finite(full_name, value, trajectory)
-                raw[full_name] = value if part.clip is None else min(max(value, part.clip[0]), part.clip[1])
+                raw[full_name] = clipped(part, value)
                 parts[full_name] = weight * raw[full_name]
-            raw.update(found.logged)
+                _check_finite(full_name, parts[full_name], trajectory)
+            for full_name, value in found.logged.items():
+                _check_finite(full_name, value, trajectory)
+                raw[full_name] = value
             somewhere += [(position, weight * value) for position, value in found.placed]
             correct = found.correct if correct is None else correct
-        total = math.fsum(parts.values())
+        total = sum_of(parts.values())
         if self.config.clip is not None:
             total = min(max(total, self.config.clip[0]), self.config.clip[1])
-            parts["clip"] = total - math.fsum(parts.values())
+            parts["clip"] = total - sum_of(parts.values())
         _check_finite("total", total, trajectory)
         places = placed(trajectory, total, somewhere)
         return Rewards(total=total, parts=parts, raw=raw, correct=correct, placed=places)
@@ -218,16 +235,6 @@ def _check_finite(name: str, value: float, trajectory: Trajectory) -> None:
 
 def _applies(patterns: Iterable[str], data_source: str) -> bool:
     return any(matches(pattern, data_source) for pattern in patterns)
-
-
-async def _all(work: Iterable[Any]) -> list[Measured]:
-    """Like `gather`, but nothing goes on after the first error."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
 
 
 def _waves(config: RewardConfig) -> list[list[str]]:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 
-from ..schemas.errors import ConfigError, InfraError
+from ..schemas.errors import InfraError
 from ..schemas.trajectory import Rewards, Trajectory
 from .compose import RewardComposition
 from .group_cost import regrouped
+from .side_by_side import side_by_side
 
 _SATURATED_SHARE = 0.95
 _MIN_NUMBER = 8
@@ -99,13 +100,9 @@ async def dry_run(
                 found.failures[trajectory.trajectory_id] = str(error)
                 return None, None
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(trajectory)) for trajectory in given]
-    except* ConfigError as errors:
-        raise errors.exceptions[0] from None
-    ours = regrouped(rewards.config, given, [task.result()[0] for task in tasks])
-    others = [task.result()[1] for task in tasks]
+    scored = await side_by_side(one(trajectory) for trajectory in given)
+    ours = regrouped(rewards.config, given, [mine for mine, _ in scored])
+    others = [other for _, other in scored]
     if baseline is not None:
         others = regrouped(baseline.config, given, others)
     for trajectory, mine, other in zip(given, ours, others, strict=True):

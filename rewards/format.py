@@ -24,6 +24,7 @@ def think_answer(solution_str: str) -> float:
     Each tag stands once and neither part is blank. A `<think>` that the prompt opened counts as opened.
     """
     text = solution_str if "<think>" in solution_str else f"<think>{solution_str}"
+    if any(text.count(tag) != 1 for tag in _TAGS):  # first: on a text full of tags the expression would take for ever
+        return 0.0
     match = _THINK_ANSWER.fullmatch(text)
-    once = all(text.count(tag) == 1 for tag in _TAGS)
-    return float(match is not None and once and all(part.strip() for part in match.groups()))
+    return float(match is not None and all(part.strip() for part in match.groups()))

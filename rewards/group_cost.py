@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ..schemas.reward_config import CallCostPart, RewardConfig
+from ..schemas.reward_config import RewardConfig, ToolsPart
 from ..schemas.trajectory import Rewards, Trajectory
+from .parts import clipped, sum_of
 from .placement import turn_ends
 from .shaping import call_cost_from_optimum
 
@@ -44,26 +45,33 @@ def with_group_costs(config: RewardConfig, group: Sequence[tuple[Rewards, int | 
             None where no token is known); trajectories that failed through our fault are left out.
     """
     found = [rewards for rewards, _ in group]
-    for name, part in config.group_parts.items():
+    for name in config.group_parts:
         right = [
             rewards.raw[f"{name}/calls"] for rewards in found if rewards.correct and f"{name}/calls" in rewards.raw
         ]
         if right:
             fewest = int(min(right))
             found = [
-                _with_part(config, name, _cost(part, name, rewards, fewest), rewards, last)
+                _with_part(config, name, _cost(config, name, rewards, fewest), rewards, last)
                 for rewards, (_, last) in zip(found, group, strict=True)
             ]
     return found
 
 
-def _cost(part: CallCostPart, name: str, rewards: Rewards, fewest: int) -> float:
+def _cost(config: RewardConfig, name: str, rewards: Rewards, fewest: int) -> float:
     """0 where the gate is shut, or the part is none of this data source."""
+    part = config.group_parts[name]
     calls, gate = rewards.raw.get(f"{name}/calls"), part.only_if
-    if calls is None or (gate is not None and not gate.is_open(rewards.raw.get(gate.part, 0.0))):
+    if calls is None or (gate is not None and not gate.is_open(_measured(config, gate.part, rewards.raw))):
         return 0.0
-    value = call_cost_from_optimum(int(calls), fewest, part.smoothing)
-    return value if part.clip is None else min(max(value, part.clip[0]), part.clip[1])
+    return clipped(part, call_cost_from_optimum(int(calls), fewest, part.smoothing))
+
+
+def _measured(config: RewardConfig, name: str, raw: Mapping[str, float]) -> float:
+    """A part before weighting; that of tools is the sum of its tools."""
+    if isinstance(config.parts[name], ToolsPart):
+        return sum_of(value for key, value in raw.items() if key.startswith(f"{name}/"))
+    return raw.get(name, 0.0)
 
 
 def _with_part(config: RewardConfig, name: str, value: float, rewards: Rewards, last: int | None) -> Rewards:

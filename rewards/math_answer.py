@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from ..schemas.errors import ConfigError
@@ -35,6 +36,11 @@ def stated_answer(solution_str: str) -> str | None:
     return (marked[-1] if marked else labelled_answer(text)) or None
 
 
+def _number(answer: str) -> Fraction | None:
+    """Of an answer that is one. A percent sign counts for nothing, as in MATH's own comparison."""
+    return plain_number(answer.removesuffix(".").removesuffix("%").removesuffix("\\"))
+
+
 @registry.score(
     "lighteval/MATH",
     "DigitalLearningGmbH/MATH-lighteval",
@@ -63,7 +69,7 @@ async def score(solution_str: str, ground_truth: str, extra_info: Mapping[str, A
         return Score(0.0)
     if "".join(stated.split()) == "".join(expected.split()):
         return Score(1.0)
-    numbers = plain_number(stated), plain_number(expected)
+    numbers = _number(stated), _number(expected)
     if None not in numbers:
         return Score(float(numbers[0] == numbers[1]))
     equal = await shared_pool().equal(expected, stated)

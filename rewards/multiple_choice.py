@@ -11,8 +11,13 @@ from . import registry
 from .answers import labelled_answer, marked_answers, tagged, without_thinking
 
 _LETTERS = "ABCDEFGHIJ"
-_CHOICE = re.compile(r"\(?\\?(?:text\{)?\s*([A-J])\s*\}?\)?(?:[.:)]\s.*|[.:)])?", re.DOTALL)
-_SAID = re.compile(r"(?i:\b(?:answer|choice|option)\s+is\s*:?)\s*\**\(?([A-J])\b(?!['’])")
+_CHOICE = re.compile(
+    r"\(?(?:\\?(?:text|textbf|textrm|mathbf|mathrm)\{)?\s*\(?([A-J])\s*\)?\s*\}?\)?(?:[.:)]\s.*|[.:)])?", re.DOTALL
+)
+# White space in one piece: two neighbours that both may take it cost time by the square of its length.
+_SAID = re.compile(
+    r"(?i:\b(?:answer|choice|option)\s+is\b[\s:]*)\**\(?([A-J])\b(?!['’])(?!\)?\s*(?:/|or\b)\s*\(?[A-J]\b)"
+)
 
 
 def parse_ground_truth(ground_truth: str) -> str:
@@ -30,15 +35,22 @@ def parse_ground_truth(ground_truth: str) -> str:
 
 
 def chosen(solution_str: str) -> str | None:
-    """The letter that the model chose: marked, tagged, labelled or said; a letter anywhere else is none."""
+    """The letter that the model chose: tagged, marked, labelled or said, or what the text begins with.
+
+    A letter anywhere else is none, and "A or B" is no choice.
+    """
     text = without_thinking(solution_str)
-    stated = [*tagged(text, "answer")[-1:], *marked_answers(text)[-1:], labelled_answer(text), text]
-    for candidate in stated:
-        match = _CHOICE.fullmatch(candidate.strip().strip("*"))
-        if match:
-            return match.group(1)
+    stated = [*tagged(text, "answer")[-1:], *marked_answers(text)[-1:], labelled_answer(text)]
+    chosen = next((letter for candidate in stated if (letter := _letter(candidate)) is not None), None)
+    if chosen is not None:
+        return chosen
     said = _SAID.findall(text)
-    return said[-1] if said else None
+    return said[-1] if said else _letter(text)
+
+
+def _letter(text: str) -> str | None:
+    match = _CHOICE.fullmatch(text.strip().strip("*"))
+    return match.group(1) if match else None
 
 
 @registry.score(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Protocol
 
 from ..schemas.errors import ConfigError
@@ -12,11 +14,12 @@ from ..schemas.reward_config import (
     FormatPart,
     OutcomePart,
     OverlongPart,
+    Part,
     ToolErrorsPart,
     ToolsPart,
     VoidTurnPart,
 )
-from ..schemas.trajectory import Trajectory
+from ..schemas.trajectory import Sample, Trajectory
 from . import format as answer_format
 from . import shaping
 from .placement import FINAL, position_of_turn, turn_ends
@@ -39,6 +42,19 @@ class Measured:
     logged: Mapping[str, float] = field(default_factory=dict)
     correct: bool | None = None
     placed: tuple[tuple[int, float], ...] = ()
+
+
+def clipped(part: Part, value: float) -> float:
+    """The value before weighting that counts."""
+    return value if part.clip is None else min(max(value, part.clip[0]), part.clip[1])
+
+
+def sum_of(values: Iterable[float]) -> float:
+    """The exact sum; NaN where `math.fsum` raises, for want of range or of a value."""
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):
+        return math.nan
 
 
 class PartScorer(Protocol):
@@ -91,19 +107,28 @@ def overlong_part(name: str, part: OverlongPart) -> PartScorer:
     return function_part(name, measure)
 
 
-def call_cost_part(name: str, part: CallCostPart) -> PartScorer:
-    def optimum(extra_info: Mapping[str, Any], sample_id: str) -> int | None:
-        if not isinstance(part.optimal_calls, str):
-            return part.optimal_calls
-        known = extra_info.get(part.optimal_calls)
-        if not isinstance(known, int) or known < 0:
-            raise ConfigError(f"sample {sample_id!r}: extra_info.{part.optimal_calls}: must be a number of calls")
-        return known
+def optimal_calls(part: CallCostPart, sample: Sample) -> int | None:
+    """The fewest calls that solve the question, where the rewards file or the sample says so; not for `group`.
 
+    Raises:
+        ConfigError: the sample does not say it.
+    """
+    if not isinstance(part.optimal_calls, str):
+        return part.optimal_calls
+    known = sample.extra_info.get(part.optimal_calls)
+    if not isinstance(known, Integral) or isinstance(known, bool) or int(known) < 0:
+        raise ConfigError(
+            f"sample {sample.sample_id!r}: extra_info.{part.optimal_calls}: must be a number of calls, from 0 on "
+            f"(got {known!r}); the rewards file reads it by `optimal_calls`"
+        )
+    return int(known)
+
+
+def call_cost_part(name: str, part: CallCostPart) -> PartScorer:
     def measure(trajectory: Trajectory, calls: int) -> float:
         if part.of_group:
             return 0.0  # until `group_cost` has seen the others
-        optimal = optimum(trajectory.sample.extra_info, trajectory.sample.sample_id)
+        optimal = optimal_calls(part, trajectory.sample)
         if optimal is None:
             return shaping.call_cost(calls, part.smoothing)
         return shaping.call_cost_from_optimum(calls, optimal, part.smoothing)

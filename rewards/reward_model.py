@@ -12,19 +12,31 @@ from typing import Any, Self
 
 from ..schemas.errors import ConfigError, InfraError
 from ..schemas.reward_config import RewardModelPart
-from ..schemas.trajectory import Trajectory
+from ..schemas.trajectory import Sample, Trajectory
 from .parts import Measured
 
 Chat = list[dict[str, str]]
 
 
 def chat_of(trajectory: Trajectory) -> Chat:
-    """The question and the model's last words, as reward models were taught on: no tool messages."""
-    asked = [
-        {"role": str(message["role"]), "content": _text(message.get("content"))}
-        for message in trajectory.sample.messages
-    ]
-    return [*asked, {"role": "assistant", "content": trajectory.answer_text}]
+    """The question and the model's last words, as reward models were taught on: no tool messages.
+
+    Raises:
+        ConfigError: a message of the question has no role.
+    """
+    return [*question_of(trajectory.sample), {"role": "assistant", "content": trajectory.answer_text}]
+
+
+def question_of(sample: Sample) -> Chat:
+    """The messages of a sample, their contents as text.
+
+    Raises:
+        ConfigError: one has no role.
+    """
+    for number, message in enumerate(sample.messages):
+        if "role" not in message:
+            raise ConfigError(f"sample {sample.sample_id!r}: messages.{number}: has no 'role'")
+    return [{"role": str(message["role"]), "content": _text(message.get("content"))} for message in sample.messages]
 
 
 def _text(content: Any) -> str:

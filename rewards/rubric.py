@@ -9,9 +9,10 @@ from ..schemas.reward_config import RubricPart
 from ..schemas.trajectory import Trajectory
 from .api import ServedPart
 from .parts import Measured
+from .reward_model import question_of
 from .service import ScoringService
 
-_SCORE = re.compile(r"(?im)^[\s*#]*score\s*[*:=\s]*(-?\d+(?:\.\d+)?)\s*(?:/\s*\d+)?[\s*.]*$")
+_SCORE = re.compile(r"(?im)^[ \t*#]*score[\s*:=]*(-?\d+(?:\.\d+)?)[ \t\r*.]*(?:/[ \t]*\d+[ \t\r*.]*)?$")
 _MAX_QUESTION_CHARS, _MAX_ANSWER_CHARS = 20_000, 40_000
 _FENCE = "=" * 16
 
@@ -81,7 +82,7 @@ def parsed_score(text: str, lowest: float, highest: float) -> float | None:
 
 def _question(trajectory: Trajectory) -> str:
     sample = trajectory.sample
-    asked = "\n".join(f"{message['role']}: {message.get('content') or ''}" for message in sample.messages)
+    asked = "\n".join(f"{message['role']}: {message['content']}" for message in question_of(sample))
     parts = [("Question", asked[-_MAX_QUESTION_CHARS:]), ("Answer", trajectory.answer_text[-_MAX_ANSWER_CHARS:])]
     if sample.ground_truth is not None:
         parts.insert(1, ("Reference answer", sample.ground_truth))

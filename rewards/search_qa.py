@@ -32,10 +32,12 @@ def gold_answers(ground_truth: str) -> list[str]:
     Raises:
         ConfigError: there is none.
     """
-    try:
-        value = json.loads(ground_truth)
-    except ValueError:
+    try:  # numbers as they are written: 1.50 is not 1.5
+        value = json.loads(ground_truth, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError):
         value = ground_truth
+    if value is None or isinstance(value, bool):
+        value = ground_truth  # the words null, true and false
     if isinstance(value, dict):
         value = value.get("target")
     answers = [str(item) for item in (value if isinstance(value, list) else [value]) if item is not None]

@@ -108,7 +108,7 @@ class ScoringService:
             raise InfraError(f"no answer from {url} within {self.settings.timeout_s} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise InfraError(f"{url} cannot be reached: {str(error) or type(error).__name__}") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InfraError(f"{url} answered with something else than JSON: {_shown(text)}") from None
         said = f"{url} answered {response.status}: {_shown(text)}"
         if response.status == 429:

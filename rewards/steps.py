@@ -9,6 +9,9 @@ from ..schemas.trajectory import Span, Trajectory
 from .placement import FINAL, position_of_turn, turn_ends
 from .token_ends import end_tokens
 
+MAX_STEPS = 256
+"""Each step is sent with all before it, so that their number counts by its square, and a model can write any number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -25,15 +28,21 @@ class Step:
     end: int
 
 
-def split_steps(trajectory: Trajectory, delimiter: str = "\n\n") -> list[Step]:
-    """The steps of all turns, in order; blank ones are left out. Tool output is no step."""
+def split_steps(trajectory: Trajectory, delimiter: str = "\n\n", limit: int = MAX_STEPS) -> list[Step]:
+    """The steps of all turns, in order; blank ones are left out. Tool output is no step.
+
+    From the `limit`-th on the rest of each turn is one step.
+    """
     steps: list[Step] = []
     for turn, text in enumerate(trajectory.assistant_texts):
         start = 0
-        for piece in text.split(delimiter):
+        while start <= len(text):
+            found = text.find(delimiter, start) if len(steps) + 1 < limit else -1
+            end = len(text) if found < 0 else found
+            piece = text[start:end]
             if piece.strip():
                 steps.append(Step(turn, piece.strip(), start + len(piece.rstrip())))
-            start += len(piece) + len(delimiter)
+            start = end + len(delimiter)
     return steps
 
 

@@ -18,7 +18,7 @@ class ToolReward:
     """What one tool gave.
 
     Attributes:
-        total: after aggregation, cap and the tool's weight.
+        total: after aggregation, cap and the tool's weight. NaN or infinite where one of its rewards is.
         by_turn: (turn, reward) of its calls; with `whole` they add up to `total`.
         whole: what belongs to no turn: the whole-trajectory reward, and what the cap took away.
     """
@@ -48,11 +48,14 @@ def by_tool(
 
 
 def _aggregated(name: str, steps: list[tuple[int, float]], whole: float, part: ToolsPart) -> ToolReward:
+    broken = next((value for value in (whole, *(reward for _, reward in steps)) if not math.isfinite(value)), None)
+    if broken is not None:  # whatever the aggregation would choose or the cap would cut: whoever adds it up names it
+        return ToolReward(broken, (), 0.0)
     weight = part.tool_weights.get(name, 1.0)
     counted = [(turn, weight * share) for turn, share in _shares(steps, part.aggregation)]
     uncapped = math.fsum([*(share for _, share in counted), weight * whole])
     lowest, highest = part.cap or (-math.inf, math.inf)
-    total = min(max(uncapped, lowest), highest) if not math.isnan(uncapped) else uncapped
+    total = min(max(uncapped, lowest), highest)
     rest = total - math.fsum(share for _, share in counted) if counted else total
     return ToolReward(total, tuple(counted), rest)
 

@@ -19,6 +19,7 @@ _HOSTILE = {
     "malformed": "<think><answer>\\boxed{ #### ```python\n<answer>{",
     "every tag": "<think></think><answer></answer>\\boxed{}\n####\nAnswer:\n```\n```",
     "huge": "word " * _HUGE,
+    "a blank after a label": "The answer is" + " " * (_HUGE // 4),
     "many openings": "<answer>\\boxed{<think>```" * (_HUGE // 10),
     "many numbers": "1,2.3/4e5 " * (_HUGE // 10),
     "non-ASCII": "答案是４２。 ٤٢ ½ −５ \u202e24\u202c e\u0301 🙂 \ud7ff \x00",

@@ -43,6 +43,15 @@ _CALLING = {
 _THINKING = re.compile(r"<think>(?:(?!<think>).)*?</think>\s*|<think>\s*", re.DOTALL)
 
 
+def check_mode(check: str) -> None:
+    """
+    Raises:
+        ConfigError: it is no `Check`.
+    """
+    if check not in get_args(Check):
+        raise ConfigError(f"template_check: {check!r} is not one of {', '.join(get_args(Check))}")
+
+
 class Tokenizer(Protocol):
     """The part of a Hugging Face tokenizer that rollouts use."""
 
@@ -89,8 +98,7 @@ class ChatTemplate:
     ) -> None:
         if tokenizer.eos_token is None or tokenizer.eos_token_id is None:
             raise ConfigError("tokenizer: no eos_token; set it to the token that ends a turn (such as <|im_end|>)")
-        if check not in get_args(Check):
-            raise ConfigError(f"template_check: {check!r} is not one of {', '.join(get_args(Check))}")
+        check_mode(check)
         self.tokenizer = tokenizer
         self._end_token: str = tokenizer.eos_token
         self.end_token_ids = (tokenizer.eos_token_id, *end_token_ids)

@@ -9,10 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticSerializationError
+
 from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Sample
 from ..schemas.validation import validated
 from .data_images import with_images
+from .json_lines import json_lines
 
 DATA_DIR_VARIABLE = "ROLLBOX_DATA"
 _SUFFIXES = ("", ".jsonl", ".parquet", "_test.jsonl", "_test.parquet", "/test.parquet")
@@ -24,15 +27,22 @@ def find_data(name: str) -> Path:
     Raises:
         ConfigError: there is none; the message says where it was looked for.
     """
-    if Path(name).is_file():
+    if _is_file(Path(name)):
         return Path(name)
     folder = os.environ.get(DATA_DIR_VARIABLE)
     tried = [Path(folder) / f"{name}{suffix}" for suffix in _SUFFIXES] if folder else []
     for path in tried:
-        if path.is_file():
+        if _is_file(path):
             return path
     looked = f"nor in {folder} ({DATA_DIR_VARIABLE})" if folder else f"and {DATA_DIR_VARIABLE} names no folder of data"
     raise ConfigError(f"data: {name!r} is not a file, {looked}")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def load_samples(path: str | Path, data_source: str | None = None, limit: int | None = None) -> list[Sample]:
@@ -51,7 +61,7 @@ def load_samples(path: str | Path, data_source: str | None = None, limit: int | 
         ConfigError: the file cannot be read, or a row is wrong; the message names file and line.
     """
     file = Path(path)
-    rows = _parquet_rows(file) if file.suffix == ".parquet" else _jsonl_rows(file)
+    rows = _parquet_rows(file) if file.suffix == ".parquet" else json_lines(file)
     samples = [
         _sample(row, where, data_source, number, file.parent)
         for number, (row, where) in enumerate(islice(rows, limit), start=1)
@@ -66,20 +76,6 @@ def with_system(samples: list[Sample], text: str) -> list[Sample]:
     """The samples with a system message before all others."""
     message = {"role": "system", "content": text}
     return [sample.model_copy(update={"messages": [message, *sample.messages]}) for sample in samples]
-
-
-def _jsonl_rows(file: Path) -> Iterator[tuple[Any, str]]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            where = f"{file}:{number}"
-            try:
-                yield json.loads(line), where
-            except (ValueError, RecursionError) as error:
-                raise ConfigError(f"{where}: not JSON: {error}") from error
 
 
 def _parquet_rows(file: Path) -> Iterator[tuple[Any, str]]:
@@ -110,7 +106,28 @@ def _sample(row: Any, where: str, data_source: str | None, number: int, folder: 
         "extra_info": extra_info,
         "tools_kwargs": row.get("tools_kwargs") or _tools_kwargs(extra_info),
     }
-    return validated(Sample, fields, where)
+    sample = validated(Sample, fields, where)
+    _check_messages(sample, where)
+    try:
+        sample.model_dump_json()
+    except PydanticSerializationError as error:
+        # Half a surrogate pair in JSON, or bytes in Parquet: no record of a trajectory could hold it.
+        raise ConfigError(f"{where}: holds what JSON in UTF-8 cannot: {error}") from error
+    return sample
+
+
+def _check_messages(sample: Sample, where: str) -> None:
+    for index, message in enumerate(sample.messages):
+        at = f"{where}: messages.{index}"
+        if not isinstance(message.get("role"), str):
+            raise ConfigError(f"{at}.role: must be a text such as 'user' (got {message.get('role')!r})")
+        content = message.get("content")
+        parts = content if isinstance(content, list) else []
+        if not isinstance(content, str | list | None):
+            raise ConfigError(f"{at}.content: must be a text or a list of parts (got {type(content).__name__})")
+        for number, part in enumerate(parts):
+            if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+                raise ConfigError(f"{at}.content.{number}: must be a part such as {{'type': 'text', 'text': …}}")
 
 
 def _first(row: dict[str, Any], *names: str, default: Any = None) -> Any:
@@ -129,8 +146,10 @@ def _ground_truth(row: dict[str, Any], where: str) -> str:
 
 def _tools_kwargs(extra_info: Any) -> Any:
     found = extra_info.get("tools_kwargs") if isinstance(extra_info, dict) else None
+    if not isinstance(found, dict):
+        return found or {}  # the sample's own check names the field
     # A Parquet column has one shape for all rows, so that tools which a row does not name are there as None.
-    return {name: value for name, value in (found or {}).items() if value is not None}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _messages(row: dict[str, Any], where: str) -> Any:

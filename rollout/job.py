@@ -19,10 +19,10 @@ from ..rewards.trajectory import rewards_of
 from ..schemas.errors import ConfigError
 from ..schemas.generation import SamplingParams
 from ..schemas.trajectory import Sample
-from ..tools.base import BaseTool
 from ..tools.registry import load_tools
-from .chat_template import Check
+from .chat_template import Check, check_mode
 from .engines.base import AnyEngine
+from .engines.model_digest import tokenizer_digest
 from .loop import RolloutLimits, RolloutLoop
 from .parsers import get_parser
 from .report.files import RunFiles
@@ -97,46 +97,58 @@ async def run_job(job: RolloutJob, engine: AnyEngine, console: Console) -> RunSu
     rewards = job.rewards()
     rewards.check_samples(job.samples)
     tools = load_tools(job.tools_file)
+    parser = get_parser(job.parser, [tool.tool_schema for tool in tools.values()])
+    check_mode(job.template_check)
     async with contextlib.AsyncExitStack() as stack:
         files = stack.enter_context(RunFiles(job.out_dir, job.settings(), restart=job.restart))
+        for name in rewards.config.group_parts:
+            console.print(
+                f"reward part {name}: 0 in this run, because one trajectory does not know its group; "
+                f"`rollbox rescore {job.out_dir} --rewards {job.rewards_file}` adds it",
+                markup=False,
+            )
         await stack.enter_async_context(rewards)
         await stack.enter_async_context(engine)
         for tool in tools.values():
             stack.push_async_callback(tool.aclose)
-        return await _roll_out(job, engine, tools, rewards, files, console)
+        loop = RolloutLoop(engine, tools, parser, job.sampling, job.limits, template_check=job.template_check)
+        return await _roll_out(job, loop, rewards, files, console)
 
 
 async def _roll_out(
     job: RolloutJob,
-    engine: AnyEngine,
-    tools: dict[str, BaseTool],
+    loop: RolloutLoop,
     rewards: RewardComposition,
     files: RunFiles,
     console: Console,
 ) -> RunSummary:
-    parser = get_parser(job.parser, [tool.tool_schema for tool in tools.values()])
-    loop = RolloutLoop(engine, tools, parser, job.sampling, job.limits, template_check=job.template_check)
+    engine = loop.engine
     for sample in job.samples:
         loop.check_sample(sample)
+    files.begin(await asyncio.to_thread(_served, engine))
     await _save_tokenizer(engine, job.out_dir)
     tasks = tasks_of(job.samples, job.n, job.sampling.seed)
     missing = [task for task in tasks if task.trajectory_id not in files.done]
     if len(missing) < len(tasks):
-        console.print(f"{len(tasks) - len(missing)} of {len(tasks)} trajectories are in {job.out_dir}/ already")
+        _say(console, f"{len(tasks) - len(missing)} of {len(tasks)} trajectories are in {job.out_dir}/ already")
     started = time.perf_counter()
     try:
         await _fill(job, loop, rewards, missing, files, RunProgress(console, len(tasks), files.tally))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        console.print(f"stopped; the same command goes on with what is in {job.out_dir}/")
+        _say(console, f"stopped; the same command goes on with what is in {job.out_dir}/")
         raise
     wall_s = time.perf_counter() - started
     decode = engine.tokenizer.decode
     summary = files.finish(wall_s, job.title, lambda ids: decode(ids, skip_special_tokens=False))
     console.print(summary_table(summary, job.title))
-    console.print(
-        f"Written to {job.out_dir}/: trajectories.jsonl and .parquet, summary.json, chart.png, trajectory.txt"
+    _say(
+        console, f"Written to {job.out_dir}/: trajectories.jsonl and .parquet, summary.json, chart.png, trajectory.txt"
     )
     return summary
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False)  # a path may hold brackets
 
 
 async def _fill(
@@ -165,6 +177,12 @@ def _check_libraries() -> None:
     for name in ("matplotlib", "pyarrow"):
         if importlib.util.find_spec(name) is None:
             raise ConfigError(f"rollout: {name} is not installed; install it with: pip install 'rollbox[rollout]'")
+
+
+def _served(engine: AnyEngine) -> dict[str, Any]:
+    """What the engine has under the name that the user gave, which may be another model than yesterday."""
+    found = {"model": getattr(engine, "model_id", None), "tokenizer": tokenizer_digest(engine.tokenizer)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 async def _save_tokenizer(engine: AnyEngine, out_dir: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from ..schemas.errors import ConfigError, ErrorKind, InfraError, ToolError
+from ..schemas.errors import ConfigError, EngineError, ErrorKind, InfraError, ToolError
 from ..schemas.generation import FinishReason, SamplingParams, TokenOutput
 from ..schemas.trajectory import Sample, StopReason, Trajectory
 from ..tools.base import BaseTool
@@ -35,6 +35,9 @@ class RolloutLimits:
     max_response_tokens: generated and context tokens after the prompt.
     max_invalid_turns: turns in a row without one readable call before the trajectory ends.
     trajectory_timeout_s: seconds by the clock for the whole trajectory.
+
+    Raises:
+        ConfigError: a limit leaves room for nothing.
     """
 
     max_turns: int = 8
@@ -43,6 +46,13 @@ class RolloutLimits:
     max_invalid_turns: int = 3
     trajectory_timeout_s: float = 600.0
     dispatch: DispatchLimits = field(default_factory=DispatchLimits)
+
+    def __post_init__(self) -> None:
+        for name in ("max_turns", "max_calls_per_turn", "max_response_tokens", "max_invalid_turns"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: must be at least 1 (got {getattr(self, name)})")
+        if not self.trajectory_timeout_s > 0:  # also where it is not a number
+            raise ConfigError(f"trajectory_timeout_s: must be more than 0 (got {self.trajectory_timeout_s})")
 
 
 class RolloutLoop:
@@ -132,9 +142,12 @@ class RolloutLoop:
         return await asyncio.to_thread(prompt_pictures, sample, limits, self.template.image_tokens)
 
     def _prompt_ids(self, sample: Sample, pictures: list[Picture]) -> list[int]:
-        if self.template.image_tokens is None:
-            return self.template.prompt_ids(without_images(sample.messages) if pictures else sample.messages)
-        return self.template.prompt_ids(sample.messages, [picture.tokens for picture in pictures])
+        try:
+            if self.template.image_tokens is None:
+                return self.template.prompt_ids(without_images(sample.messages) if pictures else sample.messages)
+            return self.template.prompt_ids(sample.messages, [picture.tokens for picture in pictures])
+        except ConfigError as error:
+            raise ConfigError(f"sample {sample.sample_id!r}: {error}") from error
 
     def _blocks(self, ids: list[int], pictures: list[Picture], offset: int) -> list[tuple[int, int] | None]:
         """Where in `ids` the pictures are; None where a chat server counts by itself."""
@@ -195,6 +208,10 @@ class RolloutLoop:
                 output = await self.engine.generate(*given, images)
             else:
                 output = await self.engine.generate(*given)
+            if len(output.token_ids) > max_tokens:
+                raise EngineError(
+                    f"the engine gave {len(output.token_ids)} tokens where max_tokens={max_tokens} was asked"
+                )
             output = self._without_reserved(output, progress)
             text = self.template.decode(output.token_ids)
         progress.timing.generate_s += time.perf_counter() - started

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +14,8 @@ from rich.table import Table
 
 from ..rewards.compose import RewardComposition
 from ..rewards.group_cost import regrouped
-from ..schemas.errors import InfraError
+from ..rewards.side_by_side import side_by_side
+from ..schemas.errors import ConfigError, InfraError
 from ..schemas.trajectory import Rewards, Trajectory
 
 RESCORED = "rescored.jsonl"
@@ -41,34 +44,61 @@ class Change:
         return ", ".join(f"{name}: {_shown(old)} -> {_shown(new)}" for name, old, new in pairs if old != new)
 
 
-async def rescore(trajectories: Sequence[Trajectory], rewards: RewardComposition) -> list[Change]:
+async def rescore(
+    trajectories: Sequence[Trajectory], rewards: RewardComposition, *, concurrency: int = 32
+) -> list[Change]:
     """Score each again. The rewards must be open. A trajectory that failed through us stays without a reward.
+
+    Args:
+        concurrency: trajectories scored at a time; models and servers need several to be quick.
 
     Raises:
         ConfigError: a sample cannot be scored.
     """
-    scored: list[Rewards | None] = []
-    errors: list[str | None] = []
-    for trajectory in trajectories:
-        try:
-            after, error = await rewards.score(trajectory), None
-        except InfraError as failure:
-            after, error = None, str(failure)
-        scored.append(after)
-        errors.append(error)
+    free = asyncio.Semaphore(concurrency)
+
+    async def one(trajectory: Trajectory) -> tuple[Rewards | None, str | None]:
+        async with free:
+            try:
+                return await rewards.score(trajectory), None
+            except InfraError as failure:
+                return None, str(failure)
+
+    scored = await side_by_side(one(trajectory) for trajectory in trajectories)
     changes = []
-    regroup = regrouped(rewards.config, trajectories, scored)
-    for trajectory, after, error in zip(trajectories, regroup, errors, strict=True):
+    regroup = regrouped(rewards.config, trajectories, [after for after, _ in scored])
+    for trajectory, after, (_, error) in zip(trajectories, regroup, scored, strict=True):
         changes.append(Change(trajectory.trajectory_id, trajectory.rewards, after, error))
         trajectory.rewards = after
     return changes
 
 
+def check_can_write(directory: Path) -> None:
+    """Before anything is scored.
+
+    Raises:
+        ConfigError: nothing can be written into the directory.
+    """
+    if not os.access(directory, os.W_OK):
+        raise ConfigError(f"{directory}: cannot be written into, and {RESCORED} goes there")
+
+
 def write_rescored(trajectories: Sequence[Trajectory], directory: Path) -> Path:
-    """`rescored.jsonl`: the trajectories with their new rewards. The run's own files stay as they are."""
+    """`rescored.jsonl`: the trajectories with their new rewards. The run's own files stay as they are.
+
+    Raises:
+        ConfigError: it cannot be written; one of an earlier time is still whole then.
+    """
     path = directory / RESCORED
-    with path.open("w", encoding="utf-8") as lines:
-        lines.writelines(trajectory.model_dump_json() + "\n" for trajectory in trajectories)
+    beside = directory / f".{RESCORED}.{os.getpid()}"
+    try:
+        with beside.open("w", encoding="utf-8") as lines:
+            lines.writelines(trajectory.model_dump_json() + "\n" for trajectory in trajectories)
+        beside.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        beside.unlink(missing_ok=True)
     return path
 
 
@@ -76,7 +106,7 @@ def change_table(changes: Sequence[Change]) -> Table:
     """Means of every part before and after, and how many trajectories moved."""
     table = Table(title=f"{sum(change.moved for change in changes)} of {len(changes)} trajectories changed")
     for column in ("part", "before", "after"):
-        table.add_column(column, justify="left" if column == "part" else "right")
+        table.add_column(column, justify="left" if column == "part" else "right", overflow="fold")
     sides = [_means([change.before for change in changes]), _means([change.after for change in changes])]
     for name in dict.fromkeys([*sides[0], *sides[1]]):
         table.add_row(name, *(_shown(side.get(name)) for side in sides))
@@ -84,10 +114,14 @@ def change_table(changes: Sequence[Change]) -> Table:
 
 
 def examples(changes: Sequence[Change]) -> list[str]:
-    """One line for each of the trajectories that moved most."""
+    """One line for each of the trajectories that moved most, after one for those that could not be scored."""
+    failed = [change for change in changes if change.error is not None]
+    lines = (
+        [f"could not be scored: {len(failed)}, such as {failed[0].trajectory_id}: {failed[0].error}"] if failed else []
+    )
     moved = [change for change in changes if change.moved]
-    moved.sort(key=lambda change: -abs(_total(change.after) - _total(change.before)))
-    return [
+    moved.sort(key=lambda change: -abs((_total(change.after) or 0.0) - (_total(change.before) or 0.0)))
+    return lines + [
         f"{change.trajectory_id}: {_shown(_total(change.before))} -> {_shown(_total(change.after))} ({change.why()})"
         for change in moved[:_SHOWN]
     ]
@@ -104,8 +138,8 @@ def _means(rewards: Sequence[Rewards | None]) -> dict[str, float]:
     return {name: fmean(found) for name, found in values.items()}
 
 
-def _total(reward: Rewards | None) -> float:
-    return 0.0 if reward is None else reward.total
+def _total(reward: Rewards | None) -> float | None:
+    return None if reward is None else reward.total
 
 
 def _shown(value: float | None) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,20 @@ from ..rewards.trajectory import trajectory_of_text
 from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Sample, Trajectory
 from ..schemas.validation import validated
+from .json_lines import json_lines
 from .report.files import TRAJECTORIES
 
 _TEXT_KEYS = ("response", "solution_str", "output", "answer")
 
 
 def read_trajectories(path: Path) -> list[Trajectory]:
-    """The trajectories of a run's directory, or of a JSONL file of them.
+    """The trajectories of a run's directory, or of a JSONL file of them. A last line that is cut is left out.
 
     Raises:
         ConfigError: there are none, or a line is none.
     """
     file = path / TRAJECTORIES if path.is_dir() else path
-    found = [validated(Trajectory, data, where) for data, where in _lines(file)]
+    found = [validated(Trajectory, data, where) for data, where in json_lines(file, may_be_cut=True)]
     if not found:
         raise ConfigError(f"{file}: holds no trajectories")
     return found
@@ -42,7 +42,7 @@ def read_responses(file: Path, samples: Sequence[Sample]) -> list[Trajectory]:
     by_id = {sample.sample_id: sample for sample in samples}
     seen: Counter[str] = Counter()
     found: list[Trajectory] = []
-    for number, (data, where) in enumerate(_lines(file)):
+    for number, (data, where) in enumerate(json_lines(file)):
         if isinstance(data, dict) and "trajectory_id" in data:
             found.append(validated(Trajectory, data, where))
             continue
@@ -68,16 +68,3 @@ def _sample(data: Any, where: str, number: int, samples: Sequence[Sample], by_id
     if str(name) not in by_id:
         raise ConfigError(f"{where}: there is no sample {name!r} in the data")
     return by_id[str(name)]
-
-
-def _lines(file: Path) -> Iterator[tuple[Any, str]]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read: {error}") from error
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            try:
-                yield json.loads(line), f"{file}:{number}"
-            except (ValueError, RecursionError) as error:
-                raise ConfigError(f"{file}:{number}: not JSON: {error}") from error

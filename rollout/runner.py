@@ -89,17 +89,29 @@ async def run_tasks(
             if not running:
                 return
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for ended in done:
+            outage: InfraError | None = None
+            # What ends the run comes last: nothing that is finished is lost by it, and the failures are recorded too.
+            for ended in sorted(done, key=_raised):
                 trajectory = ended.result()
                 finished += 1
-                failed += trajectory.infra_failed
-                last_error = _infra_error(trajectory) or last_error
-                guard.check(finished, failed, last_error)
+                if trajectory.infra_failed:
+                    failed += 1
+                    last_error = _infra_error(trajectory) or last_error
                 yield trajectory
+                try:
+                    guard.check(finished, failed, last_error)
+                except InfraError as error:
+                    outage = outage or error
+            if outage is not None:
+                raise outage
     finally:
         for ended in running:
             ended.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+def _raised(task: asyncio.Task[Trajectory]) -> bool:
+    return task.cancelled() or task.exception() is not None
 
 
 async def _run_one(loop: RolloutLoop, task: RolloutTask, score: Score, attempts: int) -> Trajectory:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import get_args
 
 from ..rewards.compose import RewardComposition, outcome_choice
-from ..rewards.registry import REGISTRY, load_built_in, place_of
+from ..rewards.registry import REGISTRY, load_built_in, matches, place_of
 from ..schemas import reward_config
-from ..schemas.reward_config import RewardConfig
+from ..schemas.reward_config import OutcomePart, RewardConfig
 from ..tools.registry import load_tools
 from ..tools_config import FOLDER
 from .parsers import PARSERS
@@ -52,10 +52,20 @@ def origins(name: str, rewards: Path | None = None, tools: Iterable[Path] = ()) 
 def _scores(name: str, config: RewardConfig | None, file: Path | None) -> Iterator[Origin]:
     fits = REGISTRY.fits(name)
     chosen = outcome_choice(config.outcomes, name) if config is not None else None
+    named = _functions_of_parts(name, config) if fits or chosen is not None else {}
+    for part, function in named.items():
+        winner = REGISTRY.find(function)
+        yield Origin(
+            "score function", winner.pattern, winner.place, f"parts.{part}.function of {file}", f"wins in part {part!r}"
+        )
     if config is not None and chosen is not None:
         winner = REGISTRY.find(config.outcomes[chosen])
         yield Origin(
-            "score function", winner.pattern, winner.place, f"outcomes.{chosen} of {file}", "wins over the rest"
+            "score function",
+            winner.pattern,
+            winner.place,
+            f"outcomes.{chosen} of {file}",
+            "wins over the rest" if not named else "wins over the rest in other parts",
         )
     for rank, entry in enumerate(fits):
         others = ", ".join(f"{other.pattern!r}" for other in fits[rank + 1 :])
@@ -67,6 +77,18 @@ def _scores(name: str, config: RewardConfig | None, file: Path | None) -> Iterat
             f"data_source={name}; `outcomes` in the rewards file",
             note if chosen is None else f"loses to outcomes.{chosen} of {file}",
         )
+
+
+def _functions_of_parts(name: str, config: RewardConfig | None) -> dict[str, str]:
+    """Part -> the function that it names itself, for a data source."""
+    parts = {} if config is None else config.parts
+    return {
+        key: part.function
+        for key, part in parts.items()
+        if isinstance(part, OutcomePart)
+        and part.function is not None
+        and any(matches(p, name) for p in part.data_sources)
+    }
 
 
 def _parts(name: str, config: RewardConfig | None, file: Path | None) -> Iterator[Origin]:

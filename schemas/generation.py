@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+_NO_ID = 1 << 31
 
 FinishReason = Literal["stop", "length"]
 
@@ -38,8 +41,8 @@ class TokenOutput(BaseModel):
     """Sampled tokens, as sampled.
 
     Attributes:
-        token_ids: [n] ids, the stop token included when there was one.
-        logprobs: [n] natural-log probabilities under the model at temperature 1 (vLLM's `raw_logprobs`).
+        token_ids: [n] ids of 31 bits, the stop token included when there was one.
+        logprobs: [n] natural-log probabilities under the model at temperature 1 (vLLM's `raw_logprobs`), all finite.
         finish_reason: `stop` for a stop token, `length` for `max_tokens` or the context's end.
     """
 
@@ -50,7 +53,13 @@ class TokenOutput(BaseModel):
     finish_reason: FinishReason
 
     @model_validator(mode="after")
-    def _same_length(self) -> TokenOutput:
+    def _usable(self) -> TokenOutput:
         if len(self.token_ids) != len(self.logprobs):
             raise ValueError(f"{len(self.token_ids)} token ids but {len(self.logprobs)} logprobs")
+        if self.token_ids and not 0 <= min(self.token_ids) <= max(self.token_ids) < _NO_ID:
+            raise ValueError(
+                f"token ids must be from 0 to 2^31 - 1 (got {min(self.token_ids)} to {max(self.token_ids)})"
+            )
+        if not math.isfinite(sum(self.logprobs)):  # one that is not makes the sum so
+            raise ValueError("a logprob is not a finite number")
         return self

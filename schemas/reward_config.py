@@ -15,7 +15,7 @@ Placement = Literal["final", "turn"]
 
 
 class Gate(BaseModel):
-    """A part counts only where another part, before weighting, lies in a range; else it is 0."""
+    """A part counts only where another part, clipped but before weighting, lies in a range; else it is 0."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -235,7 +235,7 @@ class StepsPart(Part):
     """A process reward: each step of the reasoning gets a score, at the token where it ends.
 
     Attributes:
-        delimiter: what stands between steps.
+        delimiter: what stands between steps; from the 256th on the rest of a turn is one step.
         service: answers `/v1/score/batch` with one score a step. aggregation: of the steps' scores to the total.
     """
 

@@ -182,10 +182,12 @@ class Trajectory(BaseModel):
 
     @property
     def answer_text(self) -> str:
-        """The model's last turn outside its tool calls; empty when the trajectory ended on tool output.
+        """The model's last turn outside its tool calls; empty when it ended on tool output, or never spoke.
 
         This is what an outcome reward may read: never tool output, never a call's arguments.
         """
+        if len(self.messages) <= len(self.sample.messages):
+            return ""  # the last message is the prompt's
         last = self.messages[-1]
         return str(last.get("content") or "") if last["role"] == "assistant" else ""
 

@@ -7,10 +7,12 @@ from typing import TypeVar
 
 from fastapi import HTTPException, Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..schemas.errors import ErrorKind, ToolError
 from ..schemas.validation import describe
+from .disconnect import ClientGoneError
 
 M = TypeVar("M", bound=BaseModel)
 _LARGE_BYTES = 262_144
@@ -21,9 +23,12 @@ async def read_model(request: Request, model: type[M]) -> M:
 
     Raises:
         ToolError: (kind `arguments`) it does not fit; the text names each field.
-        HTTPException: 413, larger than the cap.
+        HTTPException: 413, larger than the cap. ClientGoneError: the client disconnected before its end.
     """
-    body = await request.body()
+    try:
+        body = await request.body()
+    except ClientDisconnect as error:
+        raise ClientGoneError from error
     try:
         if len(body) < _LARGE_BYTES:
             return model.model_validate_json(body)

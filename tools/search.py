@@ -13,7 +13,7 @@ from ..retrieval.backends import BACKENDS
 from ..retrieval.bm25 import Bm25Index
 from ..retrieval.cache import CachedRetriever
 from ..retrieval.lazy_backend import LazyBackend
-from ..retrieval.passages import Hit
+from ..retrieval.passages import Hit, storable
 from ..retrieval.remote_backends import replicated, showing
 from ..retrieval.retriever import Retriever
 from ..retrieval.services.web import SearxngRetriever, SerperRetriever
@@ -242,4 +242,5 @@ def _queries_of(parameters: Any) -> list[str]:
             raise ToolError(
                 f"query {position} has {len(query)} characters: at most {_MAX_QUERY_CHARS}", ErrorKind.ARGUMENTS
             )
-    return queries
+    # JSON carries half a surrogate pair, which is refused by services and by tokenizers.
+    return [storable(query) for query in queries]

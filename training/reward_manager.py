@@ -9,6 +9,7 @@ from typing import Any
 
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from ..rewards.score import as_score
 from ..schemas.trajectory import Rewards
 from .batch_rows import RECORD
 from .reward_model_settings import check_is_asked
@@ -130,7 +131,9 @@ class RollboxRewardManager(RewardManagerBase):
             result = await self._custom(**arguments)
         else:
             result = await self.loop.run_in_executor(None, lambda: self._custom(**arguments))
-        scored = dict(result) if isinstance(result, dict) else {"score": float(result), "acc": float(result)}
+        is_named = isinstance(result, dict) and "score" in result
+        value = as_score(result["score"] if is_named else result, "reward.custom_reward_function").value
+        scored = {**result, "score": value} if is_named else {"score": value, "acc": value}
         return scored, {name: float(value) for name, value in scored.items() if isinstance(value, bool | int | float)}
 
     async def _last_words(self, item: Any) -> str:

@@ -125,4 +125,7 @@ class VerlEngine:
         logprobs = list(output.log_probs)[: len(ids)] if output.log_probs is not None else [0.0] * len(ids)
         # verl says `completed` for both a stop token and the limit.
         cut = len(ids) >= sampling.max_tokens and ids[-1] != self.tokenizer.eos_token_id
-        return TokenOutput(token_ids=ids, logprobs=logprobs, finish_reason="length" if cut else "stop")
+        try:
+            return TokenOutput(token_ids=ids, logprobs=logprobs, finish_reason="length" if cut else "stop")
+        except ValueError as error:
+            raise EngineError(f"the generation is not usable: {error}") from error

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..rewards.registry import place_of
 from ..rollout.where import Origin
+from ..schemas.errors import ConfigError
 
 _KEYS = {
     "advantage estimator": "algorithm.adv_estimator",
@@ -16,6 +17,7 @@ _KEYS = {
     "agent loop": "the data set's column agent_name, or else actor_rollout_ref.rollout.agent.default_agent_loop",
     "tool parser": "actor_rollout_ref.rollout.multi_turn.format",
 }
+_MODULES = "VERL_USE_EXTERNAL_MODULES"
 _SILENT = ("policy loss", "agent loop", "tool parser")
 
 
@@ -23,9 +25,15 @@ def origins(name: str) -> Iterator[Origin]:
     """Every entry of verl's registries with this name, after the modules of VERL_USE_EXTERNAL_MODULES are loaded.
 
     Raises:
-        ImportError: verl is not installed.
+        ConfigError: verl, or a module that it is told to load, cannot be imported.
     """
-    for kind, registry in _registries().items():
+    try:
+        registries = _registries()
+    except Exception as error:
+        loaded = os.environ.get(_MODULES)
+        told = f" with {_MODULES}={loaded}" if loaded else ""
+        raise ConfigError(f"where: verl cannot be imported{told}: {type(error).__name__}: {error}") from error
+    for kind, registry in registries.items():
         if name in registry:
             entry = registry[name]
             place = entry["_target_"] if isinstance(entry, Mapping) else place_of(entry)
@@ -41,7 +49,7 @@ def _registries() -> dict[str, Mapping[str, Any]]:
     from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
-    for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
+    for module in filter(None, os.environ.get(_MODULES, "").split(",")):
         importlib.import_module(module.strip())
     return {
         "advantage estimator": ADV_ESTIMATOR_REGISTRY,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ...schemas.errors import ConfigError, InfraError
+from ..index.file_checks import IndexFile, described
 from ..passages import Passage
-from .embedder import Embedder, EmbedderConfig
+from .embedder import Embedder, EmbedderConfig, Vectors
 from .manifest import (
     MANIFEST,
     PROBE_TEXT,
@@ -18,6 +21,7 @@ from .manifest import (
     DenseManifest,
     PassageStore,
     VectorRecord,
+    check_model,
     fingerprint_of,
     read_record,
     write_record,
@@ -27,6 +31,7 @@ from .vectors import VectorWriter, map_vectors
 
 _CHUNK_ROWS = 1024
 _CHUNK_TIMEOUT_S = 3600.0
+_UNFINISHED = "unfinished"
 Progress = Callable[[int, int], None]
 
 
@@ -52,14 +57,44 @@ async def build_dense(
         InfraError: the embedding server fails for good. Starting again goes on from there.
     """
     import_faiss()
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    record = await _begun(folder, store, config, embedder)
-    record = await _embed_all(folder, store, embedder, record, progress)
-    vectors = map_vectors(folder / VECTORS, record.passages, record.dimension)
-    await asyncio.to_thread(build_nearest, kind, folder, vectors)
-    manifest = DenseManifest(**record.model_dump(), kind=kind)
-    write_record(folder / MANIFEST, manifest)
+    with _on_disk(folder):
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        record = await _begun(folder, store, config, embedder)
+        record = await _embed_all(folder, store, embedder, record, progress)
+        vectors = map_vectors(folder / VECTORS, record.passages, record.dimension)
+        files = await asyncio.to_thread(_build_aside, kind, folder, vectors)
+        manifest = DenseManifest(**record.model_dump(), kind=kind, files=files)
+        write_record(folder / MANIFEST, manifest)
     return manifest
+
+
+def _build_aside(kind: Kind, folder: Path, vectors: Vectors) -> dict[str, IndexFile]:
+    """Make the faiss index in a folder of its own: the one that is there may be mapped by a server, which would answer
+    from half of the new one, and end where the file is shorter for a moment. Returns the files of the dense part."""
+    aside = folder / _UNFINISHED
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    try:
+        build_nearest(kind, aside, vectors)
+        files = described([folder / VECTORS, *aside.iterdir()])
+        # From here to the new manifest the files may not belong together: a kill must not leave them to be served.
+        (folder / MANIFEST).unlink(missing_ok=True)
+        for file in sorted(aside.iterdir()):
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+            file.replace(folder / file.name)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return files
+
+
+@contextmanager
+def _on_disk(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        fix = "make room and start the same command again: it goes on from here"
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror or error}; {fix}") from error
 
 
 def remove_dense(folder: Path) -> None:
@@ -102,6 +137,7 @@ async def _begun(folder: Path, store: PassageStore, config: EmbedderConfig, embe
         return wanted
     begun = read_record(path, VectorRecord)
     _check_goes_on(folder, begun, wanted)
+    check_model(begun, probe)
     return begun
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...schemas.errors import ConfigError
+from ..index.file_checks import IndexFile
 from ..index.manifest import write_at_once
 from ..passages import Passage
-from .embedder import Embedder, EmbedderConfig, check_dimension
+from .embedder import Embedder, EmbedderConfig, Vectors, check_dimension
 from .nearest import Kind
 
 MANIFEST, PROGRESS, VECTORS = "manifest.json", "progress.json", "vectors.f32"
@@ -58,9 +59,14 @@ class VectorRecord(BaseModel):
 
 
 class DenseManifest(VectorRecord):
-    """Of a finished dense part. Attributes: kind: how the nearest vectors are found."""
+    """Of a finished dense part.
+
+    Attributes:
+        kind: how the nearest vectors are found. files: what it consists of, by name.
+    """
 
     kind: Kind
+    files: dict[str, IndexFile] = Field(default_factory=dict)
 
 
 Record = TypeVar("Record", bound=VectorRecord)
@@ -117,10 +123,19 @@ async def check_same(manifest: DenseManifest, store: PassageStore, embedder: Emb
             f"dense part: is of other passages ({manifest.passages}) than the index ({len(store)}); build it anew"
         )
     probe, _ = await embedder.embed([PROBE_TEXT], timeout_s)
-    check_dimension(probe, manifest.dimension, manifest.model)
-    similarity = float(probe[0] @ np.asarray(manifest.probe, dtype=np.float32))
+    check_model(manifest, probe)
+
+
+def check_model(record: VectorRecord, probe: Vectors) -> None:
+    """That `probe`, the vector of `PROBE_TEXT` now, shape (1, dimension), is of the model of `record`.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    check_dimension(probe, record.dimension, record.model)
+    similarity = float(probe[0] @ np.asarray(record.probe, dtype=np.float32))
     if similarity < _SAME_MODEL:
         raise ConfigError(
-            f"embedding model {manifest.model}: is another one than the index was built with (the same text has a "
+            f"embedding model {record.model}: is another one than the index was built with (the same text has a "
             f"cosine of {similarity:.3f}); use that one, or build the dense part anew"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
+import shutil
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
@@ -22,7 +22,9 @@ _BLOCK_ROWS = 131_072
 _TRAIN_ROWS_PER_LIST = 64
 _HNSW_LINKS, _HNSW_BUILD_WIDTH, _HNSW_SEARCH_WIDTH = 32, 200, 128
 _LISTS = "ivf.lists"
+_ROW_NUMBER_BYTES = 8
 _PROBED_SHARE, _MIN_PROBES = 16, 32
+_SHOWN_CHARS = 200
 
 
 class Nearest(Protocol):
@@ -92,12 +94,15 @@ def build_nearest(kind: Kind, folder: Path, vectors: Vectors) -> None:
     `ivf` takes memory for its training sample and one block of 131,072 vectors, `hnsw` for all vectors and their links.
 
     Raises:
-        ConfigError: faiss is not installed.
+        ConfigError: faiss is not installed, or the disk is full.
     """
-    if kind == "ivf":
-        _build_ivf(folder / "ivf.faiss", vectors)
-    elif kind == "hnsw":
-        _build_hnsw(folder / "hnsw.faiss", vectors)
+    try:
+        if kind == "ivf":
+            _build_ivf(folder / "ivf.faiss", vectors)
+        elif kind == "hnsw":
+            _build_hnsw(folder / "hnsw.faiss", vectors)
+    except RuntimeError as error:
+        raise ConfigError(f"{folder}: {kind} cannot be built: {_reason(error)}; the same command goes on") from error
 
 
 def import_faiss() -> Any:
@@ -116,13 +121,17 @@ def _read(path: Path, rows: int, dimension: int, flags: int) -> Any:
     try:
         index = import_faiss().read_index(str(path), flags)
     except RuntimeError as error:
-        reason = str(error).rpartition("Error: ")[2] or str(error)
-        raise ConfigError(f"{path}: is no faiss index that can be read: {reason[:200]}; build it anew") from error
+        raise ConfigError(f"{path}: is no faiss index that can be read: {_reason(error)}; build it anew") from error
     if (index.ntotal, index.d) != (rows, dimension):
         raise ConfigError(
             f"{path}: holds {index.ntotal} vectors of {index.d} numbers, not {rows} of {dimension}; build it anew"
         )
     return index
+
+
+def _reason(error: RuntimeError) -> str:
+    """What faiss says, without its place in the source."""
+    return (str(error).rpartition("Error: ")[2] or str(error))[:_SHOWN_CHARS]
 
 
 def _map_lists(index: Any, path: Path) -> None:
@@ -145,7 +154,7 @@ def _build_hnsw(path: Path, vectors: Vectors) -> None:
     index.hnsw.efConstruction = _HNSW_BUILD_WIDTH
     for start in range(0, len(vectors), _ADD_ROWS):
         index.add(np.ascontiguousarray(vectors[start : start + _ADD_ROWS]))
-    _write(index, path)
+    faiss.write_index(index, str(path))
 
 
 def _build_ivf(path: Path, vectors: Vectors) -> None:
@@ -154,6 +163,7 @@ def _build_ivf(path: Path, vectors: Vectors) -> None:
 
     faiss = import_faiss()
     rows, dimension = vectors.shape
+    _check_room(path.parent, 2 * vectors.nbytes)
     # faiss wants 39 training vectors for each list.
     lists = max(1, min(round(4 * math.sqrt(rows)), rows // 39))
     index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimension), dimension, lists, faiss.METRIC_INNER_PRODUCT)
@@ -166,13 +176,22 @@ def _build_ivf(path: Path, vectors: Vectors) -> None:
         blocks.append(path.with_name(f"block{len(blocks)}.faiss"))
         faiss.write_index(index, str(blocks[-1]))
         index.reset()
+    _check_room(path.parent, vectors.nbytes + rows * _ROW_NUMBER_BYTES)
     merge_ondisk(index, [str(block) for block in blocks], str(path.with_name(_LISTS)))
-    _write(index, path)
+    faiss.write_index(index, str(path))
     for block in blocks:
         block.unlink()
 
 
-def _write(index: Any, path: Path) -> None:
-    unfinished = path.with_suffix(".unfinished")
-    import_faiss().write_index(index, str(unfinished))
-    os.replace(unfinished, path)
+def _check_room(folder: Path, wanted_bytes: int) -> None:
+    """Lists are written through a memory map: where the disk is full, that is no error but the end of the process.
+
+    Raises:
+        ConfigError: the disk has less room.
+    """
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < wanted_bytes:
+        raise ConfigError(
+            f"{folder}: the disk has {free_bytes >> 20} MiB free, and {wanted_bytes >> 20} are needed; make room and "
+            "start the same command again: it goes on from here"
+        )

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ...schemas.errors import InfraError
+from ..index.file_checks import check_files
 from ..passages import Hit
 from .embedder import Embedder, EmbedderConfig, Vectors, open_embedder_aside
 from .manifest import MANIFEST, VECTORS, DenseManifest, PassageStore, check_same, read_record
@@ -67,19 +68,22 @@ class DenseRetriever:
         ]
 
 
-async def open_dense(folder: Path, store: PassageStore, changes: EmbedderConfig | None = None) -> DenseRetriever:
+async def open_dense(
+    folder: Path, store: PassageStore, changes: EmbedderConfig | None = None, *, verify: bool | None = None
+) -> DenseRetriever:
     """Open the dense part that `build_dense` wrote to `folder`.
 
     Args:
         store: the passages that it was built from.
         changes: where the model is now: its `model`, `url`, `device` and `batch_size` are taken; the prefixes are
             always the index's.
+        verify: compare every byte with its checksum, and not only sizes; None does so up to 1 GiB.
 
     Raises:
         ConfigError: it is missing, unfinished or damaged, belongs to other passages, or the model is another one.
         InfraError: the embedding server fails.
     """
-    manifest, nearest = await asyncio.to_thread(_mapped, folder)
+    manifest, nearest = await asyncio.to_thread(_mapped, folder, verify)
     embedder = await open_embedder_aside(changes or manifest.embedder)
     try:
         await check_same(manifest, store, embedder)
@@ -89,7 +93,8 @@ async def open_dense(folder: Path, store: PassageStore, changes: EmbedderConfig 
     return DenseRetriever(manifest, nearest, store, embedder)
 
 
-def _mapped(folder: Path) -> tuple[DenseManifest, Nearest]:
+def _mapped(folder: Path, verify: bool | None) -> tuple[DenseManifest, Nearest]:
     manifest = read_record(folder / MANIFEST, DenseManifest)
+    check_files(folder, manifest.files, verify=verify, again="delete the folder and build the dense part anew")
     vectors = map_vectors(folder / VECTORS, manifest.passages, manifest.dimension)
     return manifest, open_nearest(manifest.kind, folder, vectors)

@@ -67,7 +67,7 @@ def _own_prefixes(model: Any) -> tuple[str, str] | None:
 
 
 def _load(model: str, device: str | None) -> Any:
-    where = _local_files(model)
+    where = local_files(model)
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
@@ -82,8 +82,12 @@ def _load(model: str, device: str | None) -> Any:
         raise ConfigError(f"embedding model {model}: cannot be loaded: {error}"[:500]) from error
 
 
-def _local_files(model: str) -> str:
-    """The folder, or the name when its files are in the cache. Known before the imports, which take ten seconds."""
+def local_files(model: str) -> str:
+    """The folder, or the name when its files are in the cache. Known before the imports, which take ten seconds.
+
+    Raises:
+        ConfigError: it is neither.
+    """
     folder = Path(model).expanduser()
     if folder.is_dir():
         return str(folder)

@@ -30,7 +30,8 @@ class VectorWriter:
         self._dimension = dimension
         self.rows = rows
         kept_bytes = rows * dimension * _FLOAT_BYTES
-        self._file = path.open("r+b" if path.exists() else "w+b")
+        # Unbuffered: what did not fit on the disk would be tried again at the end.
+        self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
         held_bytes = self._file.seek(0, os.SEEK_END)
         if held_bytes < kept_bytes:
             self._file.close()
@@ -47,18 +48,16 @@ class VectorWriter:
     def append(self, vectors: Vectors) -> None:
         """
         Raises:
-            ConfigError: of another dimension; or the disk is full.
+            ConfigError: of another dimension. OSError: the disk is full.
         """
         if vectors.shape[1:] != (self._dimension,):
             raise ConfigError(f"{self._path}: vectors of {vectors.shape[1]} numbers, not of {self._dimension}")
-        try:
-            self._file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
-        except OSError as error:
-            raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from error
+        left = memoryview(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+        while left:
+            left = left[self._file.write(left) :]
         self.rows += len(vectors)
 
     def commit(self) -> None:
-        self._file.flush()
         os.fsync(self._file.fileno())
 
 

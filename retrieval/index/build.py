@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import sys
@@ -21,7 +20,9 @@ from ..passages import Passage
 from . import journal
 from .corpus_files import CorpusFile, corpus_files
 from .corpus_records import BadRecordError, RecordReader
+from .file_checks import described
 from .journal import Journal, Position
+from .lock import LOCK, sole_builder
 from .manifest import (
     BAD_LINES,
     BM25,
@@ -30,16 +31,16 @@ from .manifest import (
     MANIFEST,
     PROGRESS,
     Manifest,
-    index_files,
     let_others_read,
     write_manifest,
 )
 
-_OURS = frozenset({MANIFEST, BUILDING, PROGRESS, BAD_LINES, BM25, DENSE})
+_OURS = frozenset({MANIFEST, BUILDING, PROGRESS, BAD_LINES, BM25, DENSE, LOCK})
 _CHECK_BAD_FROM = 10_000
 _BATCH_BYTES = 64 * 2**20
 _SWEEPER_HEAP_BYTES = 16 * 2**20
 _REPORT_EVERY = 1024
+_THREAD_MB = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,12 @@ def build_index(options: BuildOptions, report: Callable[[BuildState], None]) -> 
         ConfigError: the corpus cannot be read or holds too much that is no passage, or `out` holds something else.
     """
     tantivy = import_tantivy()
+    if options.memory_mb < _THREAD_MB * options.threads:
+        raise ConfigError(f"--memory-mb: must be {_THREAD_MB} for each of --threads (got {options.memory_mb})")
     paths = corpus_files(options.corpus, options.out)
     corpus = [CorpusFile.of(path) for path in paths]
-    with _locked(options.out, options.restart):
+    with sole_builder(options.out), _on_disk(options.out):
+        _take_over(options.out, options.restart)
         if (options.out / MANIFEST).exists():
             raise ConfigError(f"index {options.out}: is there already; --restart builds it again")
         if (options.out / BUILDING).exists():
@@ -104,7 +108,7 @@ def build_index(options: BuildOptions, report: Callable[[BuildState], None]) -> 
             bad_records=position.bad,
             corpus=corpus,
             software={"rollbox": __version__, "tantivy": version("tantivy"), "python": sys.version.split()[0]},
-            files=index_files(options.out),
+            files=described(_finished_files(options.out / BM25)),
         )
         write_manifest(options.out, manifest)
         journal.end(options.out)
@@ -125,7 +129,8 @@ class _Build:
 
     def _opened(self, folder: Path) -> Any:
         folder.mkdir(exist_ok=True)
-        with readable(f"index {folder.parent}"):
+        begun = (folder / "meta.json").exists()  # else it is written now, which a full disk can forbid
+        with readable(f"index {folder.parent}") if begun else _writing(folder.parent):
             index = self._tantivy.Index(build_schema(self._tantivy), path=str(folder))
         index.register_tokenizer(ANALYZER, build_analyzer(self._tantivy, stop_words=False))
         return index
@@ -178,7 +183,7 @@ class _Build:
         if passage.id in self._batch or self._known.has_id(passage.id):
             return f"id: {passage.id!r} is the id of an earlier passage too"
         self._batch[passage.id] = passage
-        self._batch_bytes += len(passage.text)
+        self._batch_bytes += len(passage.title) + len(passage.text) + len(passage.raw or "")
         return None
 
     def _commit(self, writer: Any, notes: Journal) -> None:
@@ -211,38 +216,46 @@ def _writing(out: Path) -> Iterator[None]:
         ConfigError: the disk is full, or the folder cannot be written. tantivy says so by a ValueError.
     """
     try:
-        yield
-    except (OSError, ValueError) as error:
-        fix = "make room and start the same command again: it goes on from the last commit"
-        raise ConfigError(f"index {out}: cannot be written: {error}; {fix}") from error
+        with _on_disk(out):
+            yield
+    except ValueError as error:
+        raise _not_written(out, error) from error
 
 
 @contextmanager
-def _locked(out: Path, restart: bool) -> Iterator[None]:
-    """The folder, made where it is missing, and ours alone while the context lasts."""
+def _on_disk(out: Path) -> Iterator[None]:
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        fd = os.open(out, os.O_RDONLY)
-    except OSError as error:
-        raise ConfigError(f"--out {out}: cannot be made or opened: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(f"index {out}: another process is building it") from None
-        others = sorted(name for name in os.listdir(out) if name.removesuffix(".new") not in _OURS)
-        if others:
-            raise ConfigError(f"--out {out}: has something else in it ({others[0]}); give an empty folder or a new one")
-        if restart:
-            _clear(out)
         yield
-    finally:
-        os.close(fd)
+    except OSError as error:
+        raise _not_written(out, error) from error
+
+
+def _not_written(out: Path, error: Exception) -> ConfigError:
+    fix = "make room and start the same command again: it goes on from the last commit"
+    return ConfigError(f"index {out}: cannot be written: {error}; {fix}")
+
+
+def _take_over(out: Path, restart: bool) -> None:
+    """
+    Raises:
+        ConfigError: the folder has something in it that is no index's.
+    """
+    others = sorted(name for name in os.listdir(out) if name.removesuffix(".new") not in _OURS)
+    if others:
+        raise ConfigError(f"--out {out}: has something else in it ({others[0]}); give an empty folder or a new one")
+    if restart:
+        _clear(out)
+
+
+def _finished_files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if not path.name.endswith(".lock")]
 
 
 def _clear(out: Path) -> None:
     # The manifest first: what is left by a kill must not look like an index.
     for path in sorted(out.iterdir(), key=lambda path: path.name != MANIFEST):
+        if path.name == LOCK:
+            continue
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 

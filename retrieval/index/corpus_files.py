@@ -14,6 +14,7 @@ from .corpus_records import SUFFIXES
 
 _BLOCKS = 16
 _BLOCK_BYTES = 65_536
+_SHOWN_CHARS = 200
 
 
 class CorpusFile(BaseModel):
@@ -66,10 +67,11 @@ def corpus_files(given: Sequence[str], out: Path) -> list[Path]:
     Raises:
         ConfigError: one names nothing, or a file of a form that is not read.
     """
-    found: dict[Path, None] = {}
+    found: dict[Path, Path] = {}
     for name in given:
-        found.update(dict.fromkeys(_named(name, out.resolve())))
-    return list(found)
+        for path in _named(name, out.resolve()):
+            found.setdefault(path.resolve(), path)  # links and spellings of one file are one file
+    return list(found.values())
 
 
 def corpus_state(files: Iterable[CorpusFile]) -> tuple[str, list[str]]:
@@ -82,6 +84,15 @@ def corpus_state(files: Iterable[CorpusFile]) -> tuple[str, list[str]]:
 
 
 def _named(name: str, out: Path) -> list[Path]:
+    try:
+        return _files_of(name, out)
+    except OSError as error:
+        raise ConfigError(f"corpus {name[:_SHOWN_CHARS]}: cannot be read: {error.strerror}") from error
+
+
+def _files_of(name: str, out: Path) -> list[Path]:
+    if not name:
+        raise ConfigError("corpus: a name is empty; give a file, a folder or a glob")
     path = Path(name)
     if path.is_dir():
         inside = sorted(each for each in path.rglob("*") if each.is_file() and each.name.endswith(SUFFIXES))
@@ -97,6 +108,8 @@ def _named(name: str, out: Path) -> list[Path]:
     for file in files:
         if not file.name.endswith(SUFFIXES):
             raise ConfigError(f"corpus {file}: must end with one of {', '.join(SUFFIXES)}")
+        if not file.is_file():  # a pipe would be waited for, and cannot be read again after a kill
+            raise ConfigError(f"corpus {file}: is no file; a corpus is files, folders and globs of files")
     return files
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import reprlib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ LINE_SUFFIXES = (".jsonl", ".ndjson", ".json")
 COMPRESSIONS = {"": "", ".gz": "gzip", ".zst": "zstd"}
 SUFFIXES = (*(line + packed for line in LINE_SUFFIXES for packed in COMPRESSIONS), ".parquet")
 _MAX_LINE_BYTES = 16 * 2**20
+# tantivy indexes no longer term: of such an id the second passage would not be seen to be one too many.
+_MAX_ID_BYTES = 65_530
 _PARQUET_ROWS = 1000
 _COLUMNS = ("id", "contents", "title", "text")
 _BOM = b"\xef\xbb\xbf"
@@ -124,13 +127,31 @@ class RecordReader:
                     if self.number + batch.num_rows <= skip:
                         self.number += batch.num_rows
                         continue
-                    for row in batch.to_pylist():
+                    for row in _rows_of(batch):
                         self.number += 1
                         if self.number > skip:
-                            yield {name: value for name, value in row.items() if value is not None}
+                            yield row
                     self.done_bytes = size * self.number // rows
         except pyarrow.ArrowException as error:
             raise ConfigError(f"corpus {self.path}: cannot be read after {self.number} records: {error}") from error
+
+
+def _rows_of(batch: Any) -> Iterator[Any | BadRecordError]:
+    try:
+        rows = batch.to_pylist()
+    except ValueError:  # one value alone, such as a text that is not UTF-8, would cost the whole batch
+        rows = map(_row_of, (batch.slice(row, 1) for row in range(batch.num_rows)))
+    for row in rows:
+        yield row if isinstance(row, BadRecordError) else {k: value for k, value in row.items() if value is not None}
+
+
+def _row_of(batch: Any) -> Any | BadRecordError:
+    try:
+        return batch.to_pylist()[0]
+    except UnicodeDecodeError as error:
+        return BadRecordError(f"not UTF-8: {error.reason} at byte {error.start}")
+    except ValueError as error:
+        return BadRecordError(f"no value that can be read: {error}")
 
 
 def import_pyarrow(what: str) -> Any:
@@ -168,7 +189,9 @@ def passage_of_record(record: Any) -> Passage:
         raise BadRecordError(f"must be an object with id and contents (got {type(record).__name__})")
     name = record.get("id")
     if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
-        raise BadRecordError(f"id: must be a non-empty string or an integer (got {name!r})")
+        raise BadRecordError(f"id: must be a non-empty string or an integer (got {reprlib.repr(name)})")
+    if isinstance(name, str) and len(name.encode("utf-8", "replace")) > _MAX_ID_BYTES:
+        raise BadRecordError(f"id: is longer than {_MAX_ID_BYTES} bytes")
     if "contents" in record:
         contents = record["contents"]
         if not isinstance(contents, str) or not contents.strip():
@@ -178,13 +201,14 @@ def passage_of_record(record: Any) -> Passage:
     if not isinstance(text, str) or not text.strip():
         raise BadRecordError("contents (or text): must be a string that is not blank")
     if not isinstance(title, str):
-        raise BadRecordError(f"title: must be a string (got {title!r})")
+        raise BadRecordError(f"title: must be a string (got {reprlib.repr(title)})")
     return Passage(storable(str(name)), storable(" ".join(title.split())), storable(text.strip()))
 
 
 def _decoded(line: bytes) -> Any | BadRecordError:
     try:
-        return json.loads(line)
+        # As text: from bytes it would guess an encoding, and take some lines of UTF-16 and not others.
+        return json.loads(line.decode())
     except UnicodeDecodeError as error:
         return BadRecordError(f"not UTF-8: {error.reason} at byte {error.start}")
     except (ValueError, RecursionError) as error:

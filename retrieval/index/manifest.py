@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +14,14 @@ from ...schemas.errors import ConfigError
 from ...schemas.validation import validated
 from ..bm25_text import ANALYSIS
 from .corpus_files import CorpusFile
+from .file_checks import IndexFile
 
 FORMAT = 1
 """Raised when older versions of Rollbox could not read what is written now."""
 MANIFEST, BUILDING, PROGRESS, BAD_LINES = "manifest.json", "building.json", "progress.jsonl", "bad_lines.jsonl"
 BM25, DENSE = "bm25", "dense"
 _KIND = "rollbox index"
-_AGAIN = "build it again with --restart"
-
-
-class IndexFile(BaseModel):
-    """A file of the index, by which damage is found."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    size_bytes: int
-    crc32: int
+AGAIN = "build it again with --restart"
 
 
 class Manifest(BaseModel):
@@ -73,60 +64,25 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise ConfigError(f"index {folder}: {MANIFEST} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"index {folder}: {MANIFEST} is damaged: {error}; {_AGAIN}") from error
+        raise ConfigError(f"index {folder}: {MANIFEST} is damaged: {error}; {AGAIN}") from error
     if not isinstance(content, dict) or "checksum" not in content:
         raise ConfigError(f"index {folder}: {MANIFEST} is not of an index of Rollbox's")
     if content.pop("checksum") != _checksum(content):
-        raise ConfigError(f"index {folder}: {MANIFEST} is damaged: its checksum does not fit; {_AGAIN}")
+        raise ConfigError(f"index {folder}: {MANIFEST} is damaged: its checksum does not fit; {AGAIN}")
     if content.get("kind") != _KIND:
         raise ConfigError(f"index {folder}: {MANIFEST} is not of an index of Rollbox's")
     if content.get("format") != FORMAT:
         raise ConfigError(
             f"index {folder}: has format {content.get('format')}, and this version of Rollbox reads format {FORMAT}; "
-            f"use the version that made it ({content.get('software', {}).get('rollbox', 'unknown')}), or {_AGAIN}"
+            f"use the version that made it ({content.get('software', {}).get('rollbox', 'unknown')}), or {AGAIN}"
         )
     return validated(Manifest, content, f"index {folder}: {MANIFEST}")
-
-
-def check_files(folder: Path, manifest: Manifest, *, contents: bool = False) -> None:
-    """Compare the files of `bm25/` with the manifest: their sizes, and if told so every byte.
-
-    Raises:
-        ConfigError: one is missing or damaged.
-    """
-    for name, expected in manifest.files.items():
-        path = folder / BM25 / name
-        try:
-            size_bytes = path.stat().st_size
-            if size_bytes != expected.size_bytes:
-                said = f"has {size_bytes} bytes and should have {expected.size_bytes}"
-            elif contents and crc32_of(path) != expected.crc32:
-                said = "has other contents than were written"
-            else:
-                continue
-        except OSError as error:
-            said = f"cannot be read: {error.strerror}"
-        raise ConfigError(f"index {folder}: is damaged: {BM25}/{name} {said}; {_AGAIN}")
-
-
-def index_files(folder: Path) -> dict[str, IndexFile]:
-    """The files of a finished `bm25/`, as the manifest keeps them."""
-    files = sorted(path for path in (folder / BM25).iterdir() if not path.name.endswith(".lock"))
-    return {path.name: IndexFile(size_bytes=path.stat().st_size, crc32=crc32_of(path)) for path in files}
 
 
 def let_others_read(folder: Path) -> None:
     """tantivy keeps some of its files to their owner; whoever serves the index may be another user."""
     for path in (folder / BM25).iterdir():
         path.chmod(path.stat().st_mode | 0o444)
-
-
-def crc32_of(path: Path) -> int:
-    found = 0
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            found = zlib.crc32(block, found)
-    return found
 
 
 def write_at_once(path: Path, content: bytes) -> None:

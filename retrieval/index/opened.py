@@ -9,9 +9,8 @@ from ...schemas.errors import ConfigError
 from ..bm25 import Bm25Index
 from ..bm25_text import ANALYSIS
 from .corpus_files import corpus_state
-from .manifest import BM25, MANIFEST, Manifest, check_files, read_manifest
-
-_VERIFIED_BYTES = 2**30
+from .file_checks import check_files
+from .manifest import AGAIN, BM25, MANIFEST, Manifest, read_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,7 @@ def open_index(folder: Path, *, verify: bool | None = None) -> OpenedIndex:
     manifest = read_manifest(folder)
     if manifest.analysis != ANALYSIS:
         raise ConfigError(f"index {folder}: was built with another text analysis; build it again with --restart")
-    if verify is None:
-        verify = sum(file.size_bytes for file in manifest.files.values()) <= _VERIFIED_BYTES
-    check_files(folder, manifest, contents=verify)
+    check_files(folder / BM25, manifest.files, verify=verify, again=AGAIN)
     identity = _identity(folder)
     bm25 = Bm25Index.open(folder / BM25)
     if len(bm25) != manifest.passages:

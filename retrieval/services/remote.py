@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..passages import Hit, Passage
+from ..passages import Hit, Passage, is_score
 from .http_service import BadReplyError, HttpService
 
 _SHOWN_CHARS = 80
@@ -27,14 +27,14 @@ class RemoteRetriever(HttpService):
 
     async def _attempt(self, queries: list[str], top_k: int) -> list[list[Hit]]:
         wire = {"queries": queries, "topk": top_k, "return_scores": True}
-        return _hits_of(await self.exchange("POST", json=wire), len(queries))
+        return _hits_of(await self.exchange("POST", json=wire), len(queries), top_k)
 
 
-def _hits_of(answer: Any, queries: int) -> list[list[Hit]]:
+def _hits_of(answer: Any, queries: int, top_k: int) -> list[list[Hit]]:
     result = answer.get("result") if isinstance(answer, dict) else None
     if not isinstance(result, list) or len(result) != queries or not all(isinstance(hits, list) for hits in result):
         raise BadReplyError(f"no list 'result' with one list for each of {queries} queries")
-    return [[_hit_of(item) for item in hits] for hits in result]
+    return [[_hit_of(item) for item in hits[:top_k]] for hits in result]
 
 
 def _hit_of(item: Any) -> Hit:
@@ -45,8 +45,9 @@ def _hit_of(item: Any) -> Hit:
     contents, score = document.get("contents", document.get("text")), item.get("score", 0.0)
     if not isinstance(contents, str) or not contents.strip():
         raise BadReplyError(f"document {document.get('id')!r} without contents"[:_SHOWN_CHARS])
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        raise BadReplyError(f"document {document.get('id')!r} with a score that is no number"[:_SHOWN_CHARS])
-    passage = Passage.of_contents(str(document.get("id", "")), contents)
+    if not is_score(score):
+        raise BadReplyError(f"document {document.get('id')!r} with a score that is no finite number"[:_SHOWN_CHARS])
+    name = document.get("id")
+    passage = Passage.of_contents("" if name is None else str(name), contents)
     title = str(document.get("title") or passage.title)
     return Hit(passage.id, title, passage.text, float(score), passage.raw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..index.corpus_records import BadRecordError, passage_of_record
-from ..passages import Hit
+from ..passages import Hit, is_score
 from .http_service import BadReplyError
 
 _SHOWN_CHARS = 300
@@ -25,6 +25,6 @@ def hit_of_record(name: Any, record: dict[str, Any], score: Any) -> Hit:
         passage = passage_of_record(fields)
     except BadRecordError as error:
         raise BadReplyError(f"document {fields['id']!r}: {error}"[:_SHOWN_CHARS], retry_after_s=None) from None
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        raise BadReplyError(f"document {passage.id!r} with a score that is no number", retry_after_s=None)
+    if not is_score(score):
+        raise BadReplyError(f"document {passage.id!r} with a score that is no finite number", retry_after_s=None)
     return Hit.of(passage, float(score))

@@ -137,7 +137,7 @@ class EngineClient:
                 return await answer.json(content_type=None)
         except (aiohttp.ClientError, OSError) as error:
             raise _AttemptError(f"{where}: {type(error).__name__}: {error}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise EngineError(f"{where}: {type(error).__name__}: {error}") from error
 
 

@@ -18,6 +18,7 @@ from ...schemas.generation import ImageInput, SamplingParams, TokenOutput
 from ..chat_template import Tokenizer
 from ..vision.processor import load_processor
 from .decoding import Row, decode
+from .model_digest import model_digest
 from .prefix import SharedPrefix
 from .room import tokens_allowed
 from .tokenizer import load_tokenizer
@@ -50,6 +51,7 @@ class HuggingFaceEngine:
     tokenizer: Tokenizer
     processor: Any
     max_context: int
+    model_id: str
 
     def __init__(
         self,
@@ -157,6 +159,7 @@ class HuggingFaceEngine:
             model = kind.from_pretrained(str(self._model_dir), local_files_only=True, dtype=torch.float32)
         except Exception as error:
             raise ConfigError(f"model: cannot load {self._model_dir}: {error}") from error
+        self.model_id = model_digest(self._model_dir)
         model.train(False)
         self._model = model
         self.max_context = int(model.config.get_text_config().max_position_embeddings)
@@ -187,7 +190,12 @@ class HuggingFaceEngine:
 
         def finished(row: Row) -> None:
             request = waiting.pop(id(row))
-            _post(request, lambda: request.future.set_result(row.output()))
+            try:
+                output = row.output()
+            except ValueError as error:  # such as weights that give no numbers
+                _fail(request, EngineError(f"the generation is not usable: {error}"))
+                return
+            _post(request, lambda: request.future.set_result(output))
 
         rows = [request.row for request in waiting.values()]
         if not rows:

@@ -11,6 +11,7 @@ from ...schemas.errors import EngineError
 from ...schemas.generation import FinishReason, SamplingParams
 from ...schemas.tool import ToolCall
 from ..parsers import ParsedTurn, ParseProblem
+from ..parsers.surrogates import without_lone_surrogates
 from .base import ChatReply
 from .chat_messages import wire_messages
 from .data_uris import data_uris
@@ -60,7 +61,7 @@ class OpenAIChatEngine(ServedEngine):
         self._extra = dict(extra_body or {})
 
     async def _ask_servers(self) -> None:
-        self._model, self.max_context = await served_model(self._client, self._model)
+        self.model_id, self.max_context = await served_model(self._client, self._model)
         given = self._given_takes_images
         self.takes_images = self.processor is not None if given is None else given
 
@@ -78,7 +79,7 @@ class OpenAIChatEngine(ServedEngine):
             EngineError: the server failed, or answered with something else than a turn.
         """
         body = {
-            "model": self._model,
+            "model": self.model_id,
             "messages": wire_messages(messages, await data_uris(images)),
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
@@ -95,7 +96,7 @@ class OpenAIChatEngine(ServedEngine):
 
 def _read(answer: Any) -> ChatReply:
     try:
-        choice = answer["choices"][0]
+        choice = without_lone_surrogates(answer["choices"][0])
         message, reason = choice["message"], choice["finish_reason"]
         content = message.get("content") or ""
         functions = [call["function"] for call in message.get("tool_calls") or []]
@@ -115,7 +116,7 @@ def _taken(content: str, calls: list[tuple[str, str]]) -> ParsedTurn:
     turn = ParsedTurn(content=content)
     for name, text in calls:
         try:
-            arguments = json.loads(text)
+            arguments = without_lone_surrogates(json.loads(text))
         except (ValueError, RecursionError):
             arguments = None
         if isinstance(arguments, dict):

@@ -19,11 +19,13 @@ class ServedEngine(ABC):
 
     Attributes:
         processor: the multimodal processor that lies beside the tokenizer, if one does.
+        model_id: the name of the model that is served.
     """
 
     tokenizer: Tokenizer
     processor: Any
     max_context: int
+    model_id: str
 
     def __init__(self, client: EngineClient, tokenizer_dir: str | Path | None, chat_template: str | None) -> None:
         self._client = client
@@ -32,7 +34,7 @@ class ServedEngine(ABC):
 
     @abstractmethod
     async def _ask_servers(self) -> None:
-        """Learn what is served, and set `max_context`.
+        """Learn what is served, and set `model_id` and `max_context`.
 
         Raises:
             ConfigError: it cannot be used.

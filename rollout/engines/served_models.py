@@ -20,12 +20,15 @@ async def served_model(client: EngineClient, wanted: str | None) -> tuple[str, i
     limits = []
     for replica, answer in zip(client.replicas.all, await client.get_from_all("/v1/models"), strict=True):
         try:
-            cards = {card["id"]: card for card in answer["data"]}
+            cards = {str(card["id"]): dict(card) for card in answer["data"]}
             wanted = wanted or next(iter(cards))
-        except (KeyError, TypeError, StopIteration) as error:
+        except (KeyError, TypeError, ValueError, StopIteration) as error:
             raise ConfigError(f"model: {replica.url}/v1/models names no models ({error!r})") from error
         if wanted not in cards:
             raise ConfigError(f"model: {replica.url} does not serve {wanted!r}; it serves: {', '.join(cards)}")
-        limits.append(int(cards[wanted].get("max_model_len") or NO_LIMIT))
+        limit = cards[wanted].get("max_model_len") or NO_LIMIT
+        if not isinstance(limit, int):
+            raise ConfigError(f"model: {replica.url}/v1/models: max_model_len is no number of tokens (got {limit!r})")
+        limits.append(limit)
     assert wanted is not None
     return wanted, min(limits)

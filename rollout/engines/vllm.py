@@ -15,6 +15,7 @@ from ...schemas.generation import ImageInput, SamplingParams, TokenOutput
 from ..chat_template import Tokenizer
 from ..vision.image_tokens import collapsed
 from ..vision.processor import load_processor
+from .model_digest import model_digest
 from .prompt_check import check_prompt
 from .room import tokens_allowed
 from .tokenizer import load_tokenizer
@@ -38,6 +39,7 @@ class VllmEngine:
     tokenizer: Tokenizer
     processor: Any
     max_context: int
+    model_id: str
 
     def __init__(
         self,
@@ -107,7 +109,10 @@ class VllmEngine:
         if images:
             check_prompt(prompt_ids, seen, "vLLM")
         logprobs = [entry[token_id].logprob for token_id, entry in zip(last.token_ids, last.logprobs, strict=True)]
-        return TokenOutput(token_ids=list(last.token_ids), logprobs=logprobs, finish_reason=last.finish_reason)
+        try:
+            return TokenOutput(token_ids=list(last.token_ids), logprobs=logprobs, finish_reason=last.finish_reason)
+        except ValueError as error:
+            raise EngineError(f"the generation is not usable: {error}") from error
 
     def _sampling_params(self, sampling: SamplingParams, max_tokens: int) -> Any:
         from vllm import SamplingParams as VllmSamplingParams
@@ -145,3 +150,4 @@ class VllmEngine:
         except Exception as error:
             raise ConfigError(f"vllm: does not start with {self._model_dir}: {error}") from error
         self.max_context = int(self._llm.model_config.max_model_len)
+        self.model_id = model_digest(self._model_dir)

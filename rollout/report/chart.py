@@ -12,6 +12,13 @@ _BLUE, _GREEN, _ORANGE, _GREY = "#4477aa", "#228833", "#ee7733", "#bbbbbb"
 
 def save_chart(summary: RunSummary, path: Path, title: str) -> None:
     """Draw a PNG. Needs matplotlib."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({"text.parse_math": False}):  # a `$` in a path or a name is one
+        _draw(summary, path, title)
+
+
+def _draw(summary: RunSummary, path: Path, title: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -41,7 +48,7 @@ def _draw_rewards(axis: Any, summary: RunSummary) -> None:
 
 
 def _draw_turns(axis: Any, summary: RunSummary) -> None:
-    colors = {"correct": _GREEN, "wrong": _ORANGE, "masked": _GREY}
+    colors = {"correct": _GREEN, "wrong": _ORANGE, "unscored": _BLUE, "masked": _GREY}
     turns = sorted({turn for counts in summary.turns.values() for turn in counts})
     floor = [0] * len(turns)
     for outcome, color in colors.items():

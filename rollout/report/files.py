@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
 from pydantic import ValidationError
 
-from ...schemas.errors import ConfigError
+from ...schemas.errors import ConfigError, InfraError
 from ...schemas.trajectory import Trajectory
 from ..vision.picture import FOLDER, write_png
 from .chart import save_chart
 from .parquet import write_parquet
+from .run_lock import lock
+from .run_settings import SERVED, SETTINGS, check_same, read_settings
 from .summary import RunSummary
 from .tally import RunTally
 from .text import Decode, trajectory_text
 
-TRAJECTORIES, FAILURES, SETTINGS = "trajectories.jsonl", "failures.jsonl", "run.json"
+TRAJECTORIES, FAILURES = "trajectories.jsonl", "failures.jsonl"
+SUMMARY, TABLE, CHART, SHOWN = "summary.json", "trajectories.parquet", "chart.png", "trajectory.txt"
 
 
 class RunFiles:
     """Writes into `directory`, and goes on where an earlier part of the same run stopped. A context manager.
+
+    Entering it looks at what is there, and keeps other runs out; only `begin` changes it.
 
     Attributes:
         done: ids of the trajectories that are there already.
@@ -33,7 +40,7 @@ class RunFiles:
     def __init__(self, directory: Path, settings: dict[str, Any], *, restart: bool = False) -> None:
         """
         Args:
-            settings: what makes it the same run, as JSON values.
+            settings: what makes it the same run, as far as it is known before the engine runs, as JSON values.
             restart: throw an earlier run's files away.
         """
         self.directory = directory
@@ -41,47 +48,81 @@ class RunFiles:
         self.tally = RunTally()
         self._settings = settings
         self._restart = restart
+        self._before: dict[str, Any] = {}
         self._shown: Trajectory | None = None
         self._streams: dict[str, TextIO] = {}
 
     def __enter__(self) -> Self:
         """
         Raises:
-            ConfigError: the directory holds another run, or a file of it cannot be read.
+            ConfigError: the directory holds another run, is written to by another process, or a file of it cannot be
+                read or written.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        path = self.directory / TRAJECTORIES
-        if self._restart:
-            path.unlink(missing_ok=True)
-            shutil.rmtree(self.directory / FOLDER, ignore_errors=True)
-        elif path.exists():
-            self._check_settings()
-            self._resume(path)
-        settings = json.dumps(self._settings, indent=2) + "\n"
-        (self.directory / SETTINGS).write_text(settings, encoding="utf-8")
-        self._streams[TRAJECTORIES] = path.open("a", encoding="utf-8")
-        # Those that failed are tried again.
-        self._streams[FAILURES] = (self.directory / FAILURES).open("w", encoding="utf-8")
+        with contextlib.ExitStack() as stack:
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                settings = stack.enter_context((self.directory / SETTINGS).open("a", encoding="utf-8"))
+                lock(settings, self.directory)
+                if not self._restart:
+                    self._look()
+            except OSError as error:
+                raise ConfigError(f"out: {self.directory} cannot be used: {error.strerror or error}") from error
+            stack.pop_all()
+        self._streams[SETTINGS] = settings
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
         for stream in self._streams.values():
-            stream.close()
+            # What a full disk did not take is known already; closing tries to write it again.
+            with contextlib.suppress(OSError) if exc_type is not None else self._writing():
+                stream.close()
 
-    def _check_settings(self) -> None:
-        path = self.directory / SETTINGS
-        advice = "give another --out, or --restart to throw that run away"
+    def begin(self, served: dict[str, Any]) -> None:
+        """Throw away what is to be thrown away, and note the settings.
+
+        Args:
+            served: further settings, known only once the engine runs.
+
+        Raises:
+            ConfigError: they are not those of the run that is there. InfraError: the disk is full, or the like.
+        """
+        known = self._before.get(SERVED, {})
+        both = [name for name in served if name in known]
+        check_same(self.directory, {name: known[name] for name in both}, {name: served[name] for name in both})
+        text = json.dumps({**self._settings, SERVED: served}, indent=2) + "\n"
+        with self._writing():
+            if self._restart:
+                for name in (TRAJECTORIES, SUMMARY, TABLE, CHART, SHOWN):
+                    (self.directory / name).unlink(missing_ok=True)
+                shutil.rmtree(self.directory / FOLDER, ignore_errors=True)
+            if SERVED not in self._before:  # on a full disk, a file that is written anew is lost
+                (self.directory / SETTINGS).write_text(text, encoding="utf-8")
+            self._streams[TRAJECTORIES] = (self.directory / TRAJECTORIES).open("a", encoding="utf-8")
+            # Those that failed are tried again.
+            self._streams[FAILURES] = (self.directory / FAILURES).open("w", encoding="utf-8")
+
+    def _look(self) -> None:
+        """A run that has no trajectory yet may be begun anew with other settings."""
+        path = self.directory / TRAJECTORIES
+        if not path.exists() or not path.stat().st_size:
+            return
+        self._before = read_settings(self.directory)
+        check_same(
+            self.directory, {name: self._before[name] for name in self._before if name != SERVED}, self._settings
+        )
+        self._resume(path)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
-            before = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            raise ConfigError(f"out: {self.directory} has trajectories but no readable {SETTINGS}; {advice}") from None
-        now = json.loads(json.dumps(self._settings))
-        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        if changed:
-            shown = "; ".join(f"{name} was {before.get(name)!r}, now {now.get(name)!r}" for name in changed)
-            raise ConfigError(f"out: {self.directory} holds a run with other settings ({shown}); {advice}")
+            yield
+        except OSError as error:
+            raise InfraError(
+                f"{error.filename or self.directory}: cannot be written: {error.strerror or error}; "
+                "what is in the files stays, and the same command goes on with it"
+            ) from error
 
     def _resume(self, path: Path) -> None:
         """Read what is there. A last line without its end was being written when the run was killed."""
@@ -102,19 +143,27 @@ class RunFiles:
         """Write what the model was shown to `images/`, once for the same pixels. Blocks: use a thread.
 
         Before `add`, so that no line names a file that is not there.
+
+        Raises:
+            InfraError: the disk is full, or the like.
         """
-        for image in trajectory.images:
-            if image.pixels is not None:
-                write_png(image.pixels, self.directory / image.file)
+        with self._writing():
+            for image in trajectory.images:
+                if image.pixels is not None:
+                    write_png(image.pixels, self.directory / image.file)
 
     def add(self, trajectory: Trajectory) -> None:
         """Append one line and flush it, so that a killed run loses nothing that was finished.
 
         One that failed through our fault goes to a file of its own: the next part of the run tries it again.
+
+        Raises:
+            InfraError: the disk is full, or the like.
         """
         stream = self._streams[FAILURES if trajectory.infra_failed else TRAJECTORIES]
-        stream.write(trajectory.model_dump_json() + "\n")
-        stream.flush()
+        with self._writing():
+            stream.write(trajectory.model_dump_json() + "\n")
+            stream.flush()
         self._count(trajectory)
 
     def _count(self, trajectory: Trajectory) -> None:
@@ -124,14 +173,19 @@ class RunFiles:
             self._shown = trajectory
 
     def finish(self, wall_s: float, title: str, decode: Decode) -> RunSummary:
-        """Write `summary.json`, `trajectories.parquet`, `chart.png` and `trajectory.txt`."""
+        """Write `summary.json`, `trajectories.parquet`, `chart.png` and `trajectory.txt`.
+
+        Raises:
+            InfraError: the disk is full, or the like.
+        """
         summary = self.tally.summary(wall_s)
-        (self.directory / "summary.json").write_text(summary.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        write_parquet(self.directory / TRAJECTORIES, self.directory / "trajectories.parquet")
-        save_chart(summary, self.directory / "chart.png", title)
-        if self._shown is not None:
-            shown = trajectory_text(self._shown, decode)
-            (self.directory / "trajectory.txt").write_text(shown, encoding="utf-8")
+        with self._writing():
+            (self.directory / SUMMARY).write_text(summary.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            write_parquet(self.directory / TRAJECTORIES, self.directory / TABLE)
+            save_chart(summary, self.directory / CHART, title)
+            if self._shown is not None:
+                shown = trajectory_text(self._shown, decode)
+                (self.directory / SHOWN).write_text(shown, encoding="utf-8")
         return summary
 
 

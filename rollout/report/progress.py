@@ -32,5 +32,5 @@ class RunProgress:
         tokens = (tally.generated_tokens - self._tokens_before) / elapsed_s
         calls = (tally.calls - self._calls_before) / elapsed_s
         reward = "" if tally.mean_reward is None else f", reward {tally.mean_reward:.3f}"
-        state = f"{tally.correct}/{tally.scored} correct{reward}, {tokens:.0f} tokens/s, {calls:.1f} calls/s"
+        state = f"{tally.correct}/{tally.judged} correct{reward}, {tokens:.0f} tokens/s, {calls:.1f} calls/s"
         self._progress.update(self._bar, completed=tally.trajectories, state=state)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from pathlib import Path
 
 from rich.table import Table
 
 from ...rewards.dry_run import TOTAL, DryRun
+from ...schemas.errors import ConfigError
 
 _SHOWN = 5
 
@@ -15,7 +18,7 @@ def distribution_table(found: DryRun) -> Table:
     """A line for each data source and part."""
     table = Table(title=f"{found.scored} responses scored, {len(found.failures)} could not be")
     for column in ("data source", "part", "n", "mean", "std", "lowest", "highest", ""):
-        table.add_column(column, justify="left" if column in ("data source", "part", "") else "right")
+        table.add_column(column, justify="left" if column in ("data source", "part", "") else "right", overflow="fold")
     for (source, part), values in sorted(found.distributions().items()):
         numbers = (values.mean, values.std, values.lowest, values.highest)
         table.add_row(source, part, str(values.number), *(f"{number:.3f}" for number in numbers), values.verdict)
@@ -42,8 +45,26 @@ def _examples(title: str, pairs: dict[str, tuple[float, float]]) -> list[str]:
     return [f"{title}: {name}: {one:.3f}, {other:.3f}" for name, (one, other) in list(pairs.items())[:_SHOWN]]
 
 
+def check_histogram(path: Path) -> None:
+    """Before anything is scored.
+
+    Raises:
+        ConfigError: no picture can be written there.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError("dry-run: matplotlib is not installed; install it with: pip install 'rollbox[rollout]'")
+    if path.suffix.lower() != ".png" or path.is_dir():
+        raise ConfigError(f"histogram: must be a file that ends in .png (got {path})")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"histogram: {path.parent} is no directory that can be written into")
+
+
 def save_histogram(found: DryRun, path: Path) -> None:
-    """A PNG: how the totals of each data source are distributed."""
+    """A PNG: how the totals of each data source are distributed.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
     from matplotlib.figure import Figure
 
     sources = sorted(source for source, part in found.values if part == TOTAL)
@@ -52,4 +73,7 @@ def save_histogram(found: DryRun, path: Path) -> None:
         axes.hist(found.values[source, TOTAL], bins=30, color="#4477aa")
         axes.set_title(f"{source}: reward of {len(found.values[source, TOTAL])} responses", fontsize=9)
         axes.set_ylabel("responses")
-    figure.savefig(path, dpi=100)
+    try:
+        figure.savefig(path, dpi=100)
+    except OSError as error:
+        raise ConfigError(f"histogram: {path}: cannot be written: {error.strerror}") from error

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Outcome = Literal["correct", "wrong", "masked"]
+Outcome = Literal["correct", "wrong", "unscored", "masked"]
 
 
 class ToolSummary(BaseModel):
@@ -24,11 +24,12 @@ class ToolSummary(BaseModel):
 class RunSummary(BaseModel):
     """Attributes:
     questions: different samples; there may be several trajectories of each.
-    scored: trajectories with a reward. accuracy: share of the scored that are correct; None when none is scored.
+    scored: trajectories with a reward. accuracy: share of the correct ones among those whose reward tells right from
+        wrong; None when none does.
     pass_at_k: k -> probability that one of k trajectories of a question is correct, over questions with at least k
-        scored ones (the unbiased estimate of Chen et al. 2021, arXiv 2107.03374).
+        such ones (the unbiased estimate of Chen et al. 2021, arXiv 2107.03374).
     masked: trajectories left out because something of ours failed. failed: error kind -> their ids.
-    turns: outcome -> assistant turns -> trajectories.
+    turns: outcome -> assistant turns -> trajectories. `unscored` have a reward that does not tell right from wrong.
     images: shown to the model, prompts' and tools'. images_left_out: of tools, which the model was only told of.
     generate_s, queue_s, run_s: summed over the trajectories. wall_s: of the run, or of its last part if it was resumed.
     """
@@ -65,7 +66,7 @@ def pass_at_k(groups: list[tuple[int, int]]) -> dict[int, float]:
     """The estimate for k = 1, 2, 4, … and the largest group.
 
     Args:
-        groups: (scored, correct) of each question.
+        groups: (told right from wrong, correct) of each question.
     """
     largest = max((scored for scored, _ in groups), default=0)
     ks = sorted({1 << i for i in range(largest.bit_length())} | {largest}) if largest else []

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
 from rich.table import Table
 
 from .summary import RunSummary
 
 
 def summary_table(summary: RunSummary, title: str) -> Table:
-    table = Table(title=title, show_header=False, title_justify="left", pad_edge=False)
+    table = Table(title=escape(title), show_header=False, title_justify="left", pad_edge=False)
     table.add_column("what", style="bold")
     table.add_column("value")
     for name, value in _rows(summary):
-        table.add_row(name, value)
+        table.add_row(escape(name), escape(value))
     return table
 
 

@@ -36,10 +36,14 @@ class _ToolTally:
 
 @dataclass(slots=True)
 class RunTally:
-    """Attributes: generated_tokens, calls, correct, scored: what a progress bar shows."""
+    """Attributes: generated_tokens, calls, correct, judged: what a progress bar shows.
+
+    `judged` are those whose reward tells right from wrong.
+    """
 
     trajectories: int = 0
     scored: int = 0
+    judged: int = 0
     correct: int = 0
     generated_tokens: int = 0
     calls: int = 0
@@ -74,19 +78,22 @@ class RunTally:
 
     def _add_outcome(self, trajectory: Trajectory) -> Outcome:
         rewards = trajectory.rewards
-        scored, correct = self._groups.get(trajectory.sample.sample_id, (0, 0))
-        if rewards is not None:
-            scored, correct = scored + 1, correct + bool(rewards.correct)
-            self.scored += 1
-            self.correct += bool(rewards.correct)
-            self._reward += rewards.total
-            self._parts.update(rewards.parts)
-        self._groups[trajectory.sample.sample_id] = (scored, correct)
+        correct = None if rewards is None else rewards.correct
+        judged_before, correct_before = self._groups.get(trajectory.sample.sample_id, (0, 0))
+        self._groups[trajectory.sample.sample_id] = (
+            judged_before + (correct is not None),
+            correct_before + bool(correct),
+        )
+        self.judged += correct is not None
+        self.correct += bool(correct)
         if trajectory.infra_failed:
             self._failed[_cause(trajectory)].append(trajectory.trajectory_id)
         if rewards is None:
             return "masked"
-        return "correct" if rewards.correct else "wrong"
+        self.scored += 1
+        self._reward += rewards.total
+        self._parts.update(rewards.parts)
+        return "unscored" if correct is None else "correct" if correct else "wrong"
 
     def _add_records(self, records: Iterable[CallRecord]) -> None:
         for record in records:
@@ -106,7 +113,7 @@ class RunTally:
             scored=self.scored,
             masked=sum(map(len, self._failed.values())),
             failed=dict(sorted(self._failed.items())),
-            accuracy=self.correct / self.scored if self.scored else None,
+            accuracy=self.correct / self.judged if self.judged else None,
             pass_at_k=pass_at_k([group for group in self._groups.values() if group[0]]),
             mean_reward=self.mean_reward,
             reward_parts={name: value / self.scored for name, value in sorted(self._parts.items())},

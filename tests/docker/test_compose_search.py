@@ -118,7 +118,7 @@ def test_the_image_builds_an_index_too_and_alone_asks_for_a_token(search_compose
         "/out",
         env=search_compose.env,
     )
-    assert "20 passages of 1 files" in done
+    assert "20 passages of 1 file in /out" in done
     with pytest.raises(NoEngineError, match="Set ROLLBOX_RETRIEVER_TOKEN"):
         run("docker", "run", "--rm", "-v", f"{tmp_path / 'out'}:/index:ro", RETRIEVER_IMAGE, env=search_compose.env)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from rollbox.retrieval.bm25 import Bm25Index
 from rollbox.retrieval.index import corpus_records
 from rollbox.retrieval.index.corpus_files import CorpusFile, corpus_files, corpus_state
-from rollbox.retrieval.index.corpus_records import BadRecordError, RecordReader
+from rollbox.retrieval.index.corpus_records import BadRecordError, RecordReader, passage_of_record
 from rollbox.retrieval.passages import Passage
 from rollbox.schemas.errors import ConfigError
 
@@ -111,6 +113,41 @@ def test_rows_without_a_value_are_bad_records(tmp_path: Path) -> None:
     assert [type(other) for other in others] == [BadRecordError, BadRecordError]
 
 
+def test_a_row_that_is_not_utf8_costs_no_other(tmp_path: Path) -> None:
+    texts = pa.array([b"fine", b"\xff\xfe", b"fine too"], pa.binary())
+    table = pa.table({"id": ["1", "2", "3"], "text": pa.Array.from_buffers(pa.string(), 3, texts.buffers())})
+    pa.parquet.write_table(table, tmp_path / "c.parquet")
+    first, bad, last = RecordReader(tmp_path / "c.parquet").passages()
+    assert (first, last) == (Passage("1", "", "fine"), Passage("3", "", "fine too"))
+    assert str(bad) == "not UTF-8: invalid start byte at byte 0"
+
+
+@pytest.mark.parametrize("field", ["id", "title"])
+def test_what_is_said_of_a_bad_value_is_short(tmp_path: Path, field: str) -> None:
+    nested = "[" * 50_000 + "]" * 50_000  # deeper than Python's own repr goes
+    good = '{"id": "1", "text": "x"}'
+    (tmp_path / "c.json").write_text(f'[{good}, {{"id": "2", "text": "x", "{field}": {nested}}}]')
+    (tmp_path / "c.jsonl").write_text(f"{good}\n" + json.dumps({"id": "2", "text": "x", field: ["y"] * 50_000}))
+    for name in ("c.json", "c.jsonl"):
+        _, bad = RecordReader(tmp_path / name).passages()
+        assert isinstance(bad, BadRecordError)
+        assert str(bad).startswith(f"{field}: must be ")
+        assert len(str(bad)) < 200
+
+
+def test_an_id_is_no_longer_than_can_be_looked_up() -> None:
+    longest = passage_of_record({"id": "é" * 32_765, "text": "x"})
+    assert Bm25Index.of([longest]).has_id(longest.id)
+    with pytest.raises(BadRecordError, match="id: is longer than 65530 bytes"):
+        passage_of_record({"id": longest.id + "x", "text": "x"})
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_another_encoding_is_not_guessed(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "c.jsonl").write_bytes(LINES.decode().encode(encoding))
+    assert all(isinstance(passage, BadRecordError) for passage in RecordReader(tmp_path / "c.jsonl").passages())
+
+
 DAMAGED = {
     "cut.jsonl.gz": gzip.compress(LINES)[:-2000],
     "no.jsonl.gz": b"not gzip at all",
@@ -148,6 +185,30 @@ def test_what_is_no_corpus(tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "x.txt").touch()
     with pytest.raises(ConfigError, match=said):
         corpus_files([str(tmp_path / name)], tmp_path / "index")
+
+
+def test_what_cannot_be_read_as_a_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "folder.jsonl").mkdir()
+    names = {
+        str(tmp_path / "pipe.jsonl"): "is no file",  # and not waited for
+        str(tmp_path / "a" / "*.jsonl"): "is no file",
+        "x" * 5000: "File name too long",
+        "": "a name is empty",
+    }
+    for name, said in names.items():
+        with pytest.raises(ConfigError, match=said) as caught:
+            corpus_files([name], tmp_path / "index")
+        assert len(str(caught.value)) < 500
+
+
+def test_one_file_by_several_names_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.jsonl").touch()
+    Path("link.jsonl").symlink_to("c.jsonl")
+    names = ["c.jsonl", str(tmp_path / "c.jsonl"), "link.jsonl", "."]
+    assert corpus_files(names, tmp_path / "index") == [Path("c.jsonl")]
 
 
 def test_a_change_of_the_corpus_is_seen(tmp_path: Path) -> None:

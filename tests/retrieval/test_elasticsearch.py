@@ -3,6 +3,7 @@
 
 import base64
 import json
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -138,7 +139,8 @@ async def test_limits_of_the_engine_are_kept() -> None:
         (refused(503, "no_shard_available"), "status 503", InfraError, 4),
         (response([], failed=1), "1 shards failed", InfraError, 4),
         (response([hit("x", {"title": "only"})]), "document 'x': contents", InfraError, 1),
-        (response([hit("x", {"text": "t"}, None)]), "a score that is no number", InfraError, 1),
+        (response([hit("x", {"text": "t"}, None)]), "a score that is no finite number", InfraError, 1),
+        (response([hit("x", {"text": "t"}, math.nan)]), "a score that is no finite number", InfraError, 1),
         ({"status": 200}, "without hits", InfraError, 4),
         ("?", "no object", InfraError, 1),
     ],

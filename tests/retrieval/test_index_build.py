@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import gzip
 import json
+import os
 import resource
 import signal
+import stat
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from rollbox.cli.dense_index import add_dense, dense_request
 from rollbox.retrieval.index import build as build_module
 from rollbox.retrieval.index.journal import Position
+from rollbox.retrieval.index.lock import sole_builder
 from rollbox.retrieval.index.manifest import BAD_LINES, BUILDING, MANIFEST, PROGRESS
 from rollbox.retrieval.index.opened import OpenedIndex, open_index
 from rollbox.retrieval.passages import Passage
@@ -145,12 +151,13 @@ def test_a_wrong_file_is_not_read_to_its_end(tmp_path: Path) -> None:
         build(corpus, tmp_path / "index")
 
 
-def test_a_full_disk_is_said_and_gone_on_from(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit_bytes", [0, 200, 1000, 10_000])
+def test_a_full_disk_is_said_and_gone_on_from(tmp_path: Path, limit_bytes: int) -> None:
     corpus = write_lines(tmp_path / "c.jsonl", records(3000))
     command = [*COMMAND, "index", str(corpus), "--out", str(tmp_path / "index"), "--commit-every", "1000"]
 
     def small_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
 
     done = subprocess.run(command, preexec_fn=small_files, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2, done.stderr
@@ -254,12 +261,46 @@ def test_two_do_not_build_it_at_a_time(tmp_path: Path) -> None:
     assert all("another process is building it" in text for text in seen)
 
 
+@pytest.mark.parametrize("folders_lock", [True, False])
+def test_nor_embed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders_lock: bool) -> None:
+    corpus, out = write_lines(tmp_path / "c.jsonl", records(3)), tmp_path / "index"
+    build(corpus, out)
+    real = fcntl.flock
+
+    def flock(fd: int, operation: int) -> None:  # as NFS has it
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        real(fd, operation)
+
+    if not folders_lock:
+        monkeypatch.setattr(fcntl, "flock", flock)
+    request = dense_request({"model": "m", "url": "http://127.0.0.1:9/v1/embeddings"}, "flat")
+    with sole_builder(out), pytest.raises(ConfigError, match="another process is building it"):
+        add_dense([str(corpus)], out, request)
+    with sole_builder(out):
+        pass
+    with pytest.raises(ConfigError, match="is there already"):
+        build(corpus, out)
+    assert build(corpus, out, restart=True).passages == 3
+
+
+def test_where_nothing_can_be_locked_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(fd: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(ConfigError, match="cannot be locked against a second build: No locks available"):
+        build(write_lines(tmp_path / "c.jsonl", records(3)), tmp_path / "index")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("/not/there.jsonl", "--out", "OUT"), "there is no such file"),
         (("CORPUS", "--out", "/proc/x"), "cannot be made"),
         (("CORPUS", "--out", "CORPUS"), "cannot be made"),
+        (("CORPUS", "--out", "OUT", "--threads", "4", "--memory-mb", "63"), "must be 16 for each of --threads"),
+        (("CORPUS", "--out", "OUT", "--dense", "no-such/model"), "is not in the Hugging Face cache"),
     ],
 )
 def test_wrong_settings_are_one_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -269,3 +310,4 @@ def test_wrong_settings_are_one_line(tmp_path: Path, arguments: tuple[str, ...],
     assert result.returncode == 2
     assert said in result.stderr
     assert "Traceback" not in result.stderr
+    assert not (tmp_path / "index").exists()  # nothing is begun

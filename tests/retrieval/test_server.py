@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import subprocess
@@ -197,6 +198,17 @@ async def test_the_typed_call_names_the_field_too(url: str, body: Any, said: str
 async def test_a_large_body_is_refused_unread(url: str) -> None:
     status, answer = await post(url, {"queries": ["x" * 1_200_000]})
     assert (status, answer["kind"]) == (413, "arguments")
+
+
+async def test_a_client_that_goes_within_its_body_is_no_error(index: Path) -> None:
+    with serving(index) as url:  # whose log must hold no traceback
+        _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b'POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"queries"')
+        await writer.drain()
+        assert (await post(url, {"queries": ["Lima"]}))[0] == 200
+        writer.close()
+        await writer.wait_closed()
+        assert (await post(url, {"queries": ["Lima"]}))[0] == 200
 
 
 async def test_wrong_paths_and_methods(url: str) -> None:

@@ -19,6 +19,7 @@ from rollbox.rewards.math_answer import expected_answer
 from rollbox.rewards.math_answer import score as math_score
 from rollbox.rewards.math_process import MathPool, MathWorker
 from rollbox.rewards.registry import REGISTRY, ScoreEntry, load_built_in
+from rollbox.rewards.rubric import parsed_score
 from rollbox.rewards.sandbox_access import ScoringSandbox
 from rollbox.sandbox.client import Sandbox
 from rollbox.schemas.errors import ConfigError, InfraError
@@ -62,6 +63,9 @@ async def _check_fixtures(entry: ScoreEntry) -> None:
         (r"\boxed{(-\infty, 2) \cup (2, \infty)}", r"(-\infty,2)\cup(2,\infty)", 1.0),
         (r"\boxed{\begin{pmatrix} 1 \\ 2 \end{pmatrix}}", r"\begin{pmatrix}1\\2\end{pmatrix}", 1.0),
         (r"\boxed{10{,}000}", "10000", 1.0),
+        (r"\boxed{10}", r"10\%", 1.0),
+        (r"\boxed{10\%}", "10", 1.0),
+        (r"\boxed{11\%}", "10", 0.0),
         (r"Answer: $\frac{3}{4}$", r"\frac{3}{4}", 1.0),
         (r"\boxed{3} and then \boxed{4}", "3", 0.0),
         (r"<think>\boxed{3}</think> I do not know", "3", 0.0),
@@ -175,6 +179,12 @@ GOLD = '{"target": ["Barack Obama", "Obama"]}'
         ("<answer>São Paulo</answer>", "Sao Paulo", 0.0, 1.0),
         ("<answer>1990–1994</answer>", "1990-1994", 0.0, 1.0),
         ("<answer>7</answer>", "7", 1.0, 1.0),
+        ("<answer>1.50</answer>", "1.50", 1.0, 1.0),
+        ("<answer>1.5</answer>", '{"target": [1.50]}', 0.0, 0.0),
+        ("<answer>1e5</answer>", "1e5", 1.0, 1.0),
+        ("<answer>null</answer>", "null", 1.0, 1.0),
+        ("<answer>True</answer>", "true", 1.0, 1.0),
+        ("<answer>x</answer>", "[" * 100_000, 0.0, 0.0),
     ],
 )
 def test_search_answers(text: str, truth: str, em: float, strict: float) -> None:
@@ -199,6 +209,12 @@ def test_f1_is_squads() -> None:
         ("<answer>(C) 42 km</answer>", "C"),
         ("C", "C"),
         ("C. Because it is so.", "C"),
+        ("A. wrong\nB. right\nSo the answer is B.", "B"),
+        ("A: one by one. The correct option is: C", "C"),
+        (r"\boxed{\textbf{(C)}}", "C"),
+        (r"\boxed{\mathrm{C}}", "C"),
+        ("The answer is A or B.", None),
+        ("The answer is (A) / (B)", None),
         ("The answer is a matter of taste.", None),
         ("I think A is wrong and B too.", None),
         ("<think>The answer is C.</think>", None),
@@ -227,6 +243,23 @@ def test_the_chosen_letter(text: str, letter: str | None) -> None:
 )
 def test_think_then_answer(text: str, value: float) -> None:
     assert answer_format.think_answer(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "answer is" + " " * 500_000,
+        "answer is" + " :" * 250_000,
+        "<think>" + "</think><answer></answer>" * 50_000,
+        "score 5" + " " * 500_000 + "x",
+        "score 5/5" + " ." * 250_000 + "x",
+        "\n" * 500_000,
+    ],
+    ids=["said", "said with colons", "tags", "judge", "judge of a scale", "lines"],
+)
+def test_the_time_grows_with_the_length_and_not_with_its_square(text: str) -> None:
+    for function in (multiple_choice.chosen, answer_format.think_answer, lambda said: parsed_score(said, 0, 10)):
+        function(text)  # by the square it is more than the time of a test
 
 
 @settings(deadline=None)

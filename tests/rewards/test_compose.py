@@ -110,6 +110,44 @@ async def test_nan_is_an_error_that_names_the_part() -> None:
         await scored(trajectory(records=[call(0, reward=math.nan)]), parts={"tools": None})
 
 
+@pytest.mark.parametrize(
+    ("rewards", "tools"),
+    [
+        ([math.inf, -math.inf], {}),
+        ([math.inf], {"cap": [0.0, 1.0]}),
+        ([math.nan, 1.0], {"aggregation": "max"}),
+        ([math.nan, 1.0], {"aggregation": "last"}),
+        ([math.inf], {"tool_weights": {"python": 0.0}}),
+        ([math.nan], {"weight": 0.0}),
+        ([1e300], {"weight": 1e300}),
+    ],
+)
+async def test_nothing_hides_a_tools_reward_that_is_no_number(rewards: list[float], tools: dict[str, Any]) -> None:
+    of = trajectory(records=[call(0, reward=reward) for reward in rewards])
+    gated = {"kind": "format", "only_if": {"part": "tools", "at_least": 0.0}}
+    with pytest.raises(InfraError, match="reward part 'tools/python' of trajectory t is "):
+        await scored(of, parts={"tools": tools, "gated": gated})
+
+
+async def test_a_sum_beyond_all_numbers_is_an_error_that_names_it() -> None:
+    of = trajectory(records=[call(0, reward=1.5e308)])
+    with pytest.raises(InfraError, match="reward part 'total' of trajectory t is "):
+        await scored(of, parts={"tools": None, "again": {"kind": "tools"}})
+
+
+async def test_a_gate_sees_the_part_as_it_is_logged() -> None:
+    parts = {"half": {"kind": "outcome", "clip": [0.0, 0.5]}, "format": {"only_if": {"part": "half", "at_least": 0.6}}}
+    assert (await scored(parts=parts)).raw == {"half": 0.5, "format": 0.0}
+
+
+def test_a_sample_without_what_a_part_reads_is_found_before_the_run() -> None:
+    rewards = rewards_of(parts={"call_cost": {"optimal_calls": "best", "data_sources": ["openai/*"]}})
+    rewards.check_samples([sample(best=0), sample(best=3), sample(data_source="other")])
+    for wrong in (None, -1, True, 1.5, "2"):
+        with pytest.raises(ConfigError, match=r"sample 's': extra_info\.best: must be a number of calls"):
+            rewards.check_samples(iter([sample(best=1), sample(best=wrong)]))
+
+
 async def test_what_failed_through_us_has_no_reward() -> None:
     assert await rewards_of(parts={"outcome": None}).score(trajectory(infra_failed=True)) is None
 

@@ -193,6 +193,58 @@ def test_dry_run_of_published_answers(tmp_path: Path) -> None:
     assert (tmp_path / "rewards.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_dry_run_shows_names_and_errors_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text(
+        json.dumps({"id": "a[/b]", "question": "?", "answer": "1", "data_source": "mine[/i]"})
+    )
+    (tmp_path / "responses.jsonl").write_text(
+        "".join(
+            json.dumps({"id": "a[/b]", "response": text}, ensure_ascii=False) + "\n" for text in ("ok\u2028", "[/x]")
+        )
+    )
+    (tmp_path / "mine.py").write_text(
+        "from rollbox.rewards.registry import score\n\n@score('mine*')\ndef f(said, truth, extra):\n"
+        "    if said == '[/x]':\n        raise ValueError('[/usr/lib] [red]x')\n    return 1.0\n"
+    )
+    (tmp_path / "rewards.yaml").write_text("modules: [mine.py]\nparts: {outcome: {}}\n")
+    command = ("reward", "dry-run", "data.jsonl", "--responses", "responses.jsonl", "--rewards", "rewards.yaml")
+    result = rollbox(*command, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "1 responses scored, 1 could not be" in result.stdout
+    assert "mine[/i]" in result.stdout
+    assert "failed: a[/b].1: score 'mine*'" in result.stdout
+    assert "raised ValueError: [/usr/lib] [red]x" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("histogram", "said"),
+    [
+        ("gone/x.png", "histogram: gone is no directory"),
+        ("x.foo", "histogram: must be a file that ends in .png (got x.foo)"),
+        (".", "histogram: must be a file that ends in .png (got .)"),
+    ],
+)
+def test_a_histogram_that_cannot_be_written_is_said_before_anything_is_scored(
+    tmp_path: Path, histogram: str, said: str
+) -> None:
+    result = rollbox("reward", "dry-run", str(DATA), "--responses", "none", "--histogram", histogram, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_a_dry_run_that_scores_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / "responses.jsonl").write_text('{"response": "x"}\n')
+    (tmp_path / "mine.py").write_text(
+        "from rollbox.rewards.registry import score\n\n@score('test/raises')\ndef f(*_):\n    raise ValueError('no')\n"
+    )
+    (tmp_path / "rewards.yaml").write_text("modules: [mine.py]\nparts: {outcome: {function: test/raises}}\n")
+    command = ("reward", "dry-run", str(DATA), "--responses", "responses.jsonl", "--rewards", "rewards.yaml")
+    result = rollbox(*command, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "0 responses scored, 1 could not be" in result.stdout
+    assert not (tmp_path / "rewards.png").exists()
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rollbox.rewards.compose import RewardComposition
 from rollbox.rewards.dry_run import dry_run
-from rollbox.rewards.group_cost import with_group_costs
+from rollbox.rewards.group_cost import regrouped, with_group_costs
 from rollbox.rollout.rescore import rescore
 from rollbox.schemas.errors import ConfigError
 from rollbox.schemas.reward_config import RewardConfig
@@ -80,6 +80,15 @@ async def test_without_a_gate_wrong_answers_are_measured_too_and_clips_hold() ->
     found = with_group_costs(config, await group_of(config, [2, 2], [True, False]))
     assert [rewards.total for rewards in found] == [1.25, 0.5]
     assert found[0].parts == {"outcome": 1.0, "cheap": 0.5, "clip": -0.25}
+
+
+async def test_the_gate_can_be_what_tools_gave() -> None:
+    cheap = {"kind": "call_cost", "optimal_calls": "group", "only_if": {"part": "tools", "at_least": 1.0}}
+    config = validated(RewardConfig, {"parts": {"outcome": None, "tools": None, "cheap": cheap}}, "rewards.yaml")
+    made = [trajectory(records=[call(0, reward=reward)]) for reward in (0.5, 1.0)]
+    scored = [await RewardComposition(config).score(of) for of in made]
+    found = regrouped(config, made, scored)
+    assert [rewards and rewards.raw["cheap"] for rewards in found] == [0.0, 1.0]
 
 
 async def test_a_trajectory_alone_earns_nothing_by_it() -> None:

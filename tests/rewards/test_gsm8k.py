@@ -56,6 +56,11 @@ def test_every_answer_of_the_file_parses_and_scores(file: Path) -> None:
         ("- 5 apples", 5),
         ("1/0", None),
         ("#### 1e3", 1000),
+        (r"\boxed{70{,}000}", 70_000),
+        (r"\boxed{70,\!000}", 70_000),
+        (r"\boxed{70\,000}", 70_000),
+        (r"\boxed{72\text{ km}^2}", 72),
+        ("#### 72 m^{2}", 72),
         ("#### " + "9" * 500, None),
     ],
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rollbox.rewards.modules import load_reward_modules
@@ -64,6 +66,10 @@ def test_a_users_function_cannot_take_a_name_of_ours_unseen() -> None:
         (True, Score(1.0)),
         (Score(0.5, correct=True), Score(0.5, correct=True)),
         ({"score": 0.5, "acc": True, "pred": "7"}, Score(0.5, True, {"acc": 1.0})),
+        (np.float32(0.5), Score(0.5)),
+        ({"score": np.float32(1), "acc": np.bool_(False), "n": np.int64(2)}, Score(1.0, False, {"acc": 0.0, "n": 2.0})),
+        (Score(np.float32(0.25)), Score(0.25)),
+        (Fraction(1, 4), Score(0.25)),
     ],
 )
 async def test_what_a_function_may_return(returned: Any, score: Score) -> None:
@@ -79,7 +85,13 @@ async def test_what_a_function_may_return(returned: Any, score: Score) -> None:
         ("1", "returned str"),
         (math.nan, "returned nan as its value"),
         ({"score": math.inf}, "returned inf as its value"),
-        ({"score": "high"}, "returned nan as its value"),
+        ({"score": "high"}, "returned str as its value; it must be a number"),
+        ({"score": None}, "returned NoneType as its value"),
+        ({"score": 1.0, "acc": "yes"}, "returned str as its acc"),
+        (Score("1"), "returned str as its value"),  # type: ignore[arg-type]
+        (Score(1.0, logged={"n": None}), "returned NoneType as its n"),  # type: ignore[dict-item]
+        (10**400, "returned as its value what is no number: int too large"),
+        (np.array([1.0, 2.0]), "returned ndarray"),
         ({"acc": 1.0}, "returned dict"),
         (Score(1.0, logged={"n": math.nan}), "returned nan as its n"),
     ],

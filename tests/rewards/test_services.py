@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rollbox.rewards import service
 from rollbox.rewards.compose import RewardComposition
 from rollbox.rewards.reward_model import chat_of
 from rollbox.rewards.rubric import parsed_score
-from rollbox.rewards.steps import split_steps, step_ends
+from rollbox.rewards.steps import MAX_STEPS, split_steps, step_ends
 from rollbox.schemas.errors import ConfigError, InfraError
 from rollbox.schemas.reward_config import RewardConfig
 from rollbox.schemas.trajectory import Rewards
@@ -85,6 +86,8 @@ async def test_faults_and_refusals_for_load_are_tried_again() -> None:
         ({"score": "high"}, "something else than a score: score"),
         ("NaN", "something else than a score"),
         ([1.0], "something else than a score"),
+        ("[" * 100_000, "something else than JSON"),
+        ('{"score": 1, "parts": {"em": NaN}}', "reward part 'mine/em' of trajectory t is nan"),
     ],
 )
 async def test_what_fails_is_an_error_and_never_a_zero(answer: Any, said: str) -> None:
@@ -179,6 +182,25 @@ async def test_steps_are_scored_one_by_one_and_placed_where_they_end() -> None:
     assert sum(reward for _, reward in found.placed) == pytest.approx(1.5)
 
 
+async def test_an_answer_of_very_many_steps_is_one_request_of_a_bounded_size() -> None:
+    part = {"kind": "steps"}
+    answer = lambda path, body: {"results": [{"score": 1.0}] * len(body["items"])}  # noqa: E731
+    async with served(answer, part) as (server, rewards):
+        found = await scored(rewards, answer="a\n\n" * 10_000)
+    assert found.total == pytest.approx(1.0)
+    [(_, body)] = server.seen
+    assert len(body["items"]) == MAX_STEPS
+    assert body["items"][-1]["solution_str"].count("a") > 9_000
+
+
+async def test_an_extra_info_that_is_no_json_is_sent_as_text_or_named() -> None:
+    async with served(lambda path, body: 1.0, API) as (server, rewards):
+        await scored(rewards, of=sample(day=date(2024, 5, 1)))
+        with pytest.raises(ConfigError, match="sample 's': extra_info or messages cannot be sent as JSON"):
+            await scored(rewards, of=sample(odd=object()))
+    assert server.seen[0][1]["extra_info"]["day"] == "2024-05-01"
+
+
 async def test_a_wrong_number_of_steps_is_an_error() -> None:
     async with served(lambda path, body: {"results": [{"score": 1.0}]}, STEPS) as (_server, rewards):
         with pytest.raises(InfraError, match="answered with 1 scores for 4 steps"):
@@ -202,6 +224,20 @@ async def test_a_judge_is_asked_by_a_rubric() -> None:
     assert "Is it polite?" in system
     assert user.count("=" * 16) == 6  # the answer cannot close its own fence
     assert "How many?" in user
+
+
+async def test_a_question_is_shown_as_its_text_and_a_message_without_a_role_is_named() -> None:
+    part = {"kind": "rubric", "model": "judge", "rubric": "Is it right?"}
+    of = sample()
+    async with served(lambda path, body: said("Score: 5"), part) as (server, rewards):
+        of.messages = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is shown?"}]}]
+        await scored(rewards, of=of)
+        of.messages = [{"content": "What?"}]
+        with pytest.raises(ConfigError, match=r"sample 's': messages\.0: has no 'role'"):
+            await scored(rewards, of=of)
+    assert "user: What is shown?" in server.seen[0][1]["messages"][1]["content"]
+    with pytest.raises(ConfigError, match=r"sample 's': messages\.0: has no 'role'"):
+        chat_of(trajectory(of=of))
 
 
 async def test_a_judge_that_gives_no_score_is_asked_again_and_then_an_error() -> None:

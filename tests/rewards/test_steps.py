@@ -13,7 +13,10 @@ from tokenizers import Tokenizer, decoders, models, normalizers
 from rollbox.demo.tokenizer import build_tokenizer
 from rollbox.rewards.steps import split_steps, step_ends
 from rollbox.rewards.token_ends import end_tokens
+from rollbox.rewards.trajectory import trajectory_of_text
 from rollbox.schemas.trajectory import Decode, Sample, Span, StopReason, Trajectory
+
+from .trajectories import sample
 
 DEMO = build_tokenizer()
 
@@ -135,6 +138,18 @@ def test_ends_stay_in_their_turn_and_in_order(known: bool, family: str, texts: l
     ] * 2
     for step, end in zip(steps, ends, strict=True):
         assert of.spans[2 * step.turn].start <= end < of.spans[2 * step.turn].end
+
+
+@given(st.lists(st.sampled_from(["a", "\n\n", "\n", " "]), max_size=12).map("".join), st.integers(1, 4))
+def test_any_number_of_steps_is_cut_to_the_limit_and_no_text_is_lost(text: str, limit: int) -> None:
+    of = trajectory_of_text(sample(), text)
+    pieces = [piece.strip() for piece in text.split("\n\n") if piece.strip()]
+    assert [step.text for step in split_steps(of)] == pieces
+    steps = split_steps(of, limit=limit)
+    assert len(steps) == min(limit, len(pieces))
+    assert [step.text for step in steps[:-1]] == pieces[: max(0, len(steps) - 1)]
+    assert all(text[: step.end].rstrip().endswith(step.text) for step in steps)
+    assert text[steps[-1].end :].strip() == "" if steps else not pieces
 
 
 def test_ids_and_text_that_do_not_belong_together_fall_back_to_shares() -> None:

@@ -50,6 +50,12 @@ class VllmShaped:
         return web.json_response({"id": "c", "model": "tiny", "choices": [choice]})
 
 
+def completion(token_ids: list[int], logprobs: str) -> web.Response:
+    """An answer whose logprobs are numbers that JSON does not have, as Python's json writes them."""
+    choice = f'{{"token_ids": {token_ids}, "logprobs": {{"token_logprobs": [{logprobs}]}}, "finish_reason": "stop"}}'
+    return web.Response(text=f'{{"choices": [{choice}]}}', content_type="application/json")
+
+
 @pytest.fixture
 async def server(random_model_dir: Path) -> AsyncIterator[tuple[VllmShaped, str]]:
     async with HuggingFaceEngine(random_model_dir) as local:
@@ -77,6 +83,11 @@ async def test_ids_go_out_and_come_back_as_sampled(server: tuple[VllmShaped, str
         (lambda: web.Response(status=400, text="too long"), "answered 400: too long"),
         (lambda: web.Response(text=""), "completion has no"),
         (lambda: web.Response(text="<h1>not json</h1>"), "JSONDecodeError"),
+        (lambda: web.Response(text="[" * 100_000), "RecursionError"),
+        (lambda: completion([5, 6], "NaN, -0.1"), "a logprob is not a finite number"),
+        (lambda: completion([5, 6], "-Infinity, Infinity"), "a logprob is not a finite number"),
+        (lambda: completion([5, -6], "-0.1, -0.1"), "token ids must be from 0"),
+        (lambda: completion([5, 1 << 40], "-0.1, -0.1"), "token ids must be from 0"),
         (lambda: web.json_response({"choices": []}), "completion has no"),
         (lambda: web.json_response({"choices": [{"finish_reason": "stop", "text": "hi"}]}), "return_token_ids"),
         (

@@ -119,6 +119,14 @@ async def test_a_failing_model_fails_the_request_and_not_the_engine(
         assert (await engine.generate("g", [5], SamplingParams(max_tokens=2))).token_ids
 
 
+async def test_weights_that_give_no_numbers_fail_the_request(random_model_dir: Path) -> None:
+    """Logprobs that are not finite would end the run where they are written, or hang whoever waits for them."""
+    async with HuggingFaceEngine(random_model_dir) as engine:
+        engine.load_weights({"model.norm.weight": torch.full((64,), float("nan"))})
+        with pytest.raises(EngineError, match=r"not finite|inf|nan"):
+            await asyncio.wait_for(engine.generate("f", [5], SamplingParams(max_tokens=2, temperature=0)), 60)
+
+
 async def test_a_closed_engine_refuses(random_model_dir: Path) -> None:
     engine = HuggingFaceEngine(random_model_dir)
     async with engine:

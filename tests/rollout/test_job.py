@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -209,8 +210,8 @@ async def test_an_outage_stops_the_run_and_keeps_what_was_done(make_job: MakeJob
     [
         ({"n": 2}, "n was 1, now 2"),
         ({"model": "other"}, "model was 'm', now 'other'"),
-        ({"limits": RolloutLimits(max_turns=2)}, "limits was"),
-        ({"sampling": SamplingParams(max_tokens=9, seed=1)}, "sampling was"),
+        ({"limits": RolloutLimits(max_turns=2)}, "limits.max_turns was 8, now 2"),
+        ({"sampling": SamplingParams(max_tokens=9, seed=1)}, "sampling.max_tokens was 8, now 9"),
     ],
 )
 async def test_another_run_is_not_gone_on_with(
@@ -225,6 +226,51 @@ async def test_another_run_is_not_gone_on_with(
     assert "--restart" in str(caught.value)
     summary = await run_job(replace(other, restart=True), HuggingFaceEngine(random_model_dir), shown())
     assert summary.trajectories == other.n
+
+
+async def test_other_weights_or_words_under_the_same_name_are_another_run(
+    make_job: MakeJob, random_model_dir: Path, tmp_path: Path
+) -> None:
+    model_dir = tmp_path / "model"
+    shutil.copytree(random_model_dir, model_dir)
+    job = make_job(questions=1)
+    await run_job(job, HuggingFaceEngine(model_dir), shown())
+    before = (job.out_dir / "trajectories.jsonl").read_bytes()
+    assert (await run_job(job, HuggingFaceEngine(random_model_dir), shown())).trajectories == 1
+    weights, template = model_dir / "model.safetensors", model_dir / "chat_template.jinja"
+    kept = weights.read_bytes()
+    weights.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    with pytest.raises(ConfigError, match=r"other settings \(model was '[0-9a-f]+', now '[0-9a-f]+'"):
+        await run_job(job, HuggingFaceEngine(model_dir), shown())
+    weights.write_bytes(kept)
+    template.write_text(template.read_text() + "{# another #}")
+    with pytest.raises(ConfigError, match=r"other settings \(tokenizer was "):
+        await run_job(job, HuggingFaceEngine(model_dir), shown())
+    assert (job.out_dir / "trajectories.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"parser": "nope"}, "parser: no tool-call format 'nope'"), ({"template_check": "no"}, "'no'")],
+)
+async def test_a_wrong_option_is_found_before_the_model_is_loaded(
+    make_job: MakeJob, tmp_path: Path, change: dict[str, Any], named: str
+) -> None:
+    job = make_job(questions=1, **change)
+    with pytest.raises(ConfigError, match=named):
+        await run_job(job, HuggingFaceEngine(tmp_path / "no-model"), shown())
+    assert not job.out_dir.exists()
+
+
+async def test_the_output_directory_may_have_any_name(
+    make_job: MakeJob, random_model_dir: Path, tmp_path: Path
+) -> None:
+    job = make_job(questions=1, out_dir=tmp_path / "run[/b] $x_")
+    console = shown()
+    for _ in range(2):
+        await run_job(job, HuggingFaceEngine(random_model_dir), console)
+    said = console.file.getvalue().replace("\n", "")
+    assert f"1 of 1 trajectories are in {job.out_dir}/ already" in said
 
 
 async def test_files_that_are_no_run_are_refused(make_job: MakeJob, random_model_dir: Path) -> None:
@@ -246,6 +292,19 @@ def test_seeds_follow_from_the_runs_seed_and_the_name(make_job: MakeJob) -> None
     assert len({task.seed for task in tasks}) == 6
     assert tasks_of(samples[1:], 2, seed=5) == tasks[2:]
     assert {task.seed for task in tasks_of(samples, 2)} == {None}
+
+
+async def test_a_part_that_only_the_group_tells_is_said_to_be_0(
+    make_job: MakeJob, random_model_dir: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "rewards.yaml"
+    file.write_text("parts: {outcome: , cheap: {kind: call_cost, optimal_calls: group}}\n")
+    job = make_job(rewards_file=file)
+    console = shown()
+    await run_job(job, HuggingFaceEngine(random_model_dir), console)
+    said = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    assert "reward part cheap: 0 in this run" in said
+    assert "rollbox rescore" in said
 
 
 async def test_a_rewards_file_is_part_of_the_run(make_job: MakeJob, random_model_dir: Path, tmp_path: Path) -> None:

@@ -173,6 +173,24 @@ async def test_an_engine_fault_masks_the_sample(roll: Roll) -> None:
     assert await score_trajectory(trajectory) is None
 
 
+async def test_an_engine_that_ignores_the_limit_is_at_fault(scripted_engine: Any) -> None:
+    class Talkative:
+        """Gives all that its script holds, whatever it is allowed."""
+
+        def __init__(self) -> None:
+            self._engine = scripted_engine(["word " * 100])
+            self.tokenizer, self.max_context = self._engine.tokenizer, 64
+
+        async def generate(self, request_id: str, prompt_ids: list[int], sampling: SamplingParams) -> Any:
+            unlimited = sampling.model_copy(update={"max_tokens": 10_000})
+            return await self._engine.generate(request_id, prompt_ids, unlimited)
+
+    engine: Any = Talkative()
+    trajectory = await RolloutLoop(engine, {}, get_parser("hermes"), SamplingParams(max_tokens=8)).run(SAMPLE)
+    assert (trajectory.stop_reason, trajectory.response_ids) == (StopReason.INFRA, [])
+    assert "tokens where max_tokens=8 was asked" in str(trajectory.error)
+
+
 @pytest.mark.parametrize("mode", ["raise", "infra", "garbage", "hang"])
 async def test_a_tool_fault_masks_the_sample_and_the_rollout_goes_on(roll: Roll, mode: str) -> None:
     call = f'<tool_call>\n{{"name": "count", "arguments": {{"mode": "{mode}"}}}}\n</tool_call>'

@@ -106,6 +106,16 @@ async def test_unreadable_arguments_are_told(server: ChatServer) -> None:
     assert [message["role"] for message in server.requests[1]["messages"]] == ["user", "assistant", "user"]
 
 
+async def test_half_a_surrogate_pair_does_not_end_the_run(server: ChatServer) -> None:
+    """JSON can write one, and no record or tokenizer can hold it."""
+    calls = [("calculator", '{"expression": "\\ud800"}'), ("cal\ud800", "{}"), ("calculator", '"\ud800"')]
+    trajectory = await roll(server, turn("a\ud800b", *calls), turn("\udfff"))
+    assert trajectory.messages[1]["content"] == "a\ufffdb"
+    assert trajectory.messages[-1]["content"] == "\ufffd"
+    assert [record.tool for record in trajectory.records] == ["calculator", "cal\ufffd", ""]
+    assert Trajectory.model_validate_json(trajectory.model_dump_json()) == trajectory
+
+
 async def test_a_turn_cut_by_the_limit_is_not_a_call(server: ChatServer) -> None:
     trajectory = await roll(server, turn(WRITTEN_CALL, reason="length"))
     assert (trajectory.stop_reason, trajectory.records) == (StopReason.TURN_TRUNCATED, [])

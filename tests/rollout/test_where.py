@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbox.rewards.registry import REGISTRY, place_of
+from rollbox.rewards.registry import REGISTRY
 from rollbox.rollout.where import origins
 from rollbox.tools_config import FOLDER
 
@@ -33,7 +33,7 @@ def test_names_of_ours(name: str, kind: str, place: str, selected_by: str) -> No
 
 
 def test_who_wins_is_said() -> None:
-    REGISTRY.score("test/where*", "test/where_longer*")(place_of)
+    REGISTRY.score("test/where*", "test/where_longer*")(lambda *_: 0.0)
     longer, shorter = origins("test/where_longer_yet")
     assert (longer.name, longer.note) == ("test/where_longer*", "wins over 'test/where*'")
     assert (shorter.name, shorter.note) == ("test/where*", "loses to 'test/where_longer*'")
@@ -65,6 +65,25 @@ def test_files_of_the_users_are_looked_at(tmp_path: Path) -> None:
     assert next(origins("calculator", tools=[tmp_path / "mine.yaml"])).selected_by.startswith(
         f"--tools {tmp_path}/mine"
     )
+
+
+def test_a_part_that_names_its_function_wins_over_the_data_source(tmp_path: Path) -> None:
+    file = tmp_path / "rewards.yaml"
+    file.write_text(
+        "outcomes: {searchR1_nq: rollbox/search_strict}\n"
+        "parts: {outcome: {function: rollbox/search_f1},\n"
+        "        other: {kind: outcome, data_sources: [math*], function: math}}\n"
+    )
+    found = list(origins("searchR1_nq", file))
+    assert [(origin.name, origin.selected_by, origin.note) for origin in found] == [
+        ("rollbox/search_f1", f"parts.outcome.function of {file}", "wins in part 'outcome'"),
+        ("rollbox/search_strict", f"outcomes.searchR1_nq of {file}", "wins over the rest in other parts"),
+        (
+            "searchR1_*",
+            "data_source=searchR1_nq; `outcomes` in the rewards file",
+            f"loses to outcomes.searchR1_nq of {file}",
+        ),
+    ]
 
 
 def test_a_module_is_loaded_first(tmp_path: Path) -> None:

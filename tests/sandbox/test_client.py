@@ -160,7 +160,7 @@ async def test_a_silent_server_is_left_at_the_deadline() -> None:
         return web.Response()
 
     async with answering(handler) as url, Sandbox.connect(url) as sandbox:
-        with pytest.raises(SandboxError, match=r"no answer .* within 0\.[34] s"):
+        with pytest.raises(SandboxError, match=r"no answer .* within 0\.[0-4] s"):
             await sandbox.run(PRINT, deadline_s=0.4)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import aiohttp
 import pytest
 
 from rollbox.sandbox.client import Sandbox
@@ -29,19 +30,35 @@ async def test_r01_overload_waits_in_the_queue_and_not_in_the_run(cases: dict[st
 
 
 async def test_a_full_queue_is_an_overload_error_and_then_recovers() -> None:
+    async def refused() -> float:
+        async with http.get("/metrics") as response:
+            lines = (await response.text()).splitlines()
+        return sum(
+            float(line.split()[1]) for line in lines if line.startswith('rollbox_errors_total{kind="overloaded"}')
+        )
+
     with serving("--slots", "1", "--queue", "1") as server:
-        async with Sandbox.connect(server.url) as sandbox:
-            slow = RunRequest(code="import time; time.sleep(2)")
+        async with (
+            Sandbox.connect(server.url) as patient,
+            Sandbox.connect(server.url, waits_when_full=False) as impatient,
+            aiohttp.ClientSession(server.url) as http,
+        ):
+            slow = RunRequest(code="import time; time.sleep(300)", limits=RunLimits(wall_s=300))
             quick = RunRequest(code="print('ok')")
-            busy = [asyncio.create_task(sandbox.run(slow)) for _ in range(2)]
-            while (await sandbox.info())["pool"]["waiting"] != 1:
+            busy = [asyncio.create_task(patient.run(slow)) for _ in range(2)]
+            while (await patient.info())["pool"]["waiting"] != 1:
                 pass
             with pytest.raises(OverloadedError, match="1 slots are busy and 1 requests wait") as caught:
-                await sandbox.run(quick, deadline_s=0.05)
+                await impatient.run(quick)
             assert caught.value.retry_after_s >= 1
-            result, retries = await sandbox.run_counted(quick, deadline_s=60)
+            waiting = asyncio.create_task(patient.run_counted(quick, deadline_s=60))
+            while await refused() < 2:
+                pass
+            for task in busy:
+                task.cancel()
+            await asyncio.gather(*busy, return_exceptions=True)
+            result, retries = await waiting
             assert (result.stdout, retries > 0) == ("ok\n", True)
-            await asyncio.gather(*busy)
 
 
 async def test_slots_are_given_in_order_of_arrival() -> None:

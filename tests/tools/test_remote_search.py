@@ -1,6 +1,8 @@
 """The search tool against a retrieval service that fails in every way we have seen."""
 
 import asyncio
+import json
+import math
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -54,6 +56,20 @@ async def test_documents_without_scores_are_taken(service: FakeService, remote_t
     assert await ask(remote_tool, "q") == 'Doc 1 (Title: "Peru")\nLima.'
 
 
+async def test_a_service_that_gives_more_than_it_is_asked_for(service: FakeService, remote_tool: SearchTool) -> None:
+    service.replies = [says({"result": [[hit("T", f"text {rank}") for rank in range(50)]]})]
+    assert (await ask(remote_tool, "q")).count("Doc ") == 3
+
+
+async def test_half_a_surrogate_pair_is_the_models_doing_and_no_fault(
+    service: FakeService, remote_tool: SearchTool
+) -> None:
+    service.replies = [says({"result": [[]]})]
+    text = await ask(remote_tool, "Peru \ud83d")
+    assert text == 'No passages found for "Peru ?".'
+    assert service.requests[0]["queries"] == ["Peru ?"]
+
+
 BAD_REPLIES = {
     "html 500": (says("<h1>oops</h1>", 500, "text/html"), "HTTP 500 text/html"),
     "bad gateway": (says("", 502), "HTTP 502"),
@@ -64,6 +80,12 @@ BAD_REPLIES = {
     "no contents": (says({"result": [[{"document": {"id": "7", "contents": ""}, "score": 1}]]}), "without contents"),
     "odd hit": (says({"result": [["x"]]}), "without document"),
     "odd score": (says({"result": [[{**hit("A", "a"), "score": "high"}]]}), "score"),
+    "nan": (says(json.dumps({"result": [[hit("A", "a", math.nan)]]})), "score that is no finite number"),
+    "infinite": (
+        says('{"result": [[{"id": "1", "contents": "a", "score": 1e999}]]}'),
+        "score that is no finite number",
+    ),
+    "beyond a float": (says({"result": [[{**hit("A", "a"), "score": 10**400}]]}), "score that is no finite number"),
     "broken off": (breaks_off, "ServerDisconnected"),
 }
 
@@ -259,3 +281,11 @@ async def test_passages_that_were_shown_are_left_out(service: FakeService) -> No
     assert 'Doc 1 (Title: "A")' in (again.response.text or "")
     assert again.record.cached
     await tool.aclose()
+
+
+async def test_a_document_without_an_id_has_none(service: FakeService) -> None:
+    service.replies = [says({"result": [[{"document": {"id": None, "contents": "Lima."}, "score": 1}]]})]
+    retriever = RemoteRetriever(str(service.server.make_url("/retrieve")), 4)
+    ((found,),), _ = await retriever.search(["Peru"], 1, 30)
+    await retriever.aclose()
+    assert found.id == ""

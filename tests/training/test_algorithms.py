@@ -183,6 +183,25 @@ def test_a_masked_trajectory_changes_nobody_elses_advantage() -> None:
     assert torch.allclose(turn_grpo(rewards, mask, index)[0][:3], alone)
 
 
+@pytest.mark.parametrize("estimator", [turn_grpo, gigpo, turn_reinforce_plus_plus])
+def test_long_turns_in_bfloat16_and_padding_on_both_sides_change_nothing(estimator: Any) -> None:
+    mask = torch.zeros(4, 1500, dtype=torch.long)
+    rewards = torch.zeros(4, 1500)
+    for row, (start, end) in enumerate([(3, 1400), (0, 9), (200, 1500), (7, 8)]):
+        mask[row, start:end] = 1
+        rewards[row, end - 1] = row / 4  # exact in bfloat16
+    mask[0, 500:510] = 0  # a second turn
+    rewards[0, 499] = 0.5
+    index = np.array(["a", "a", "a", "a"], dtype=object)
+    exact, _ = estimator(rewards, mask, index=index)
+    narrow, _ = estimator(rewards.bfloat16(), mask.bfloat16(), index=index)
+    assert narrow.dtype == torch.float32
+    torch.testing.assert_close(narrow, exact)
+    assert not exact[mask == 0].any()
+    spoiled = torch.where(mask.bool(), rewards, torch.nan)
+    torch.testing.assert_close(estimator(spoiled, mask, index=index)[0], exact)
+
+
 def test_groups() -> None:
     values = torch.tensor([1.0, 3.0, 5.0, 7.0])
     assert normalised_in_groups(values, ["a", "a", "b", "c"], by_std=False).tolist() == [-1.0, 1.0, 0.0, 0.0]

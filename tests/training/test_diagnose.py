@@ -159,6 +159,30 @@ def test_a_file_without_metrics_is_an_error(tmp_path: Path) -> None:
         read_logs(tmp_path)
 
 
+def test_numbers_of_any_size_and_broken_lines_are_no_end_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    lines = [
+        '{"step": 1, "data": {"big": ' + "9" * 400 + ', "x": 1}}',
+        '{"step": 2, "data": ' + '{"a":' * 100_000,
+        '{"step": true, "data": {"x": 7}}',
+        '{"step": 3, "data": {"x": 2, "none": null}}',
+        '{"step": 4, "data": {"x":',
+    ]
+    file.write_text("\n".join(lines))
+    series = read_logs(file)
+    assert series["x"] == [(1, 1.0), (3, 2.0)]
+    assert series["big"] == [(1, math.inf)]
+    assert [flag.evidence for flag in diagnose(series)] == ["big at step 1, and 1 more"]
+
+
+def test_a_short_run_is_said_to_be_short(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "data": {"x": 1}}\n')
+    command = [sys.executable, "-m", "rollbox.cli", "diagnose", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "what changes over time is judged from 8 steps on"
+
+
 def test_the_command(tmp_path: Path) -> None:
     def run(fault: str | None) -> subprocess.CompletedProcess[str]:
         faults, validation = PLANTED[fault] if fault else ({}, None)

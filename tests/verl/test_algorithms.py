@@ -97,7 +97,7 @@ def loss_of(name: str, log_prob: torch.Tensor, advantages: torch.Tensor, **confi
 
 
 def test_the_turn_loss_is_its_formula_and_its_gradient_stops_where_it_is_clipped() -> None:
-    log_prob = torch.tensor([[0.1, 0.2, 9.0, 0.5, 0.7]] * 4, requires_grad=True)
+    log_prob = torch.tensor([[0.1, 0.2, torch.inf, 0.5, 0.7]] * 4, requires_grad=True)
     advantages = torch.tensor([[1.0, 1.0, 0, -1.0, -1.0]] * 4)
     loss = loss_of("rollbox_turn_clip", log_prob, advantages)
     first, second = np.exp(0.15), np.exp(0.6)
@@ -168,6 +168,12 @@ def test_where_a_name_of_verls_comes_from(name: str, kind: str, key: str) -> Non
     [origin] = [origin for origin in origins(name) if origin.kind == kind]
     assert key in origin.selected_by
     assert origin.place
+
+
+def test_a_module_that_verl_cannot_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "no_such_module")
+    with pytest.raises(ConfigError, match=r"with VERL_USE_EXTERNAL_MODULES=no_such_module: ModuleNotFoundError"):
+        list(origins("grpo"))
 
 
 def test_the_worked_example_of_the_docs() -> None:

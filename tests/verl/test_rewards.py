@@ -109,6 +109,21 @@ async def test_a_reward_function_of_ones_own_gets_the_models_last_words(random_m
     assert output.non_tensor_batch["n_calls"].tolist() == [1] * 4
 
 
+async def test_a_reward_function_of_ones_own_that_gives_no_number_is_named(
+    random_model_dir: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text("def score(data_source, solution_str, ground_truth, extra_info):\n    return float('nan')\n")
+    with pytest.raises(Exception, match=r"reward\.custom_reward_function returned nan as its value"):
+        await scores(
+            random_model_dir,
+            "rollbox_agent",
+            "reward.reward_manager.name=rollbox",
+            f"reward.custom_reward_function.path={own}",
+            "reward.custom_reward_function.name=score",
+        )
+
+
 async def test_tool_rewards_are_added_where_they_are_not_at_their_tokens() -> None:
     record = {"infra_failed": False, "answer_text": "#### 7", "rewards_at_tokens": False, "tool_rewards": {"a": 2.0}}
     extra = {"tool_rewards": [0.5, None], RECORD: record}

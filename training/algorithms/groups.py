@@ -35,6 +35,7 @@ def whitened(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
     The variance is the sample's (n - 1), as verl's `masked_whiten`.
     """
+    mask = mask.to(values.dtype)
     number = mask.sum()
     if number < 2:
         return torch.zeros_like(values)

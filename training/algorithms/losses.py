@@ -48,7 +48,7 @@ def turn_clip_loss(
     number = response_mask.sum().clamp(min=1)
     with torch.no_grad():
         cut = ((clipped * advantages) < (ratio * advantages)).float() * response_mask
-        kl = ((old_log_prob - log_prob) * response_mask).sum() / number
+        kl = torch.where(response_mask.bool(), old_log_prob - log_prob, 0.0).sum() / number
     return loss, {"actor/pg_clipfrac": (cut.sum() / number).item(), "actor/ppo_kl": kl.item()}
 
 

@@ -21,15 +21,16 @@ def turn_index(response_mask: torch.Tensor) -> torch.Tensor:
 
 
 def turn_rewards(token_level_rewards: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
-    """Sum of rewards by turn: [B, K] with K turns at most, 0 where a response has fewer.
+    """Sum of rewards by turn: [B, K] with K turns at most, 0 where a response has fewer; in float32 or better.
 
     Args:
-        token_level_rewards: [B, T]; what lies on other tokens than generated ones is left out.
+        token_level_rewards: [B, T]; what lies on other tokens than generated ones is left out, NaN among it.
         turns: see `turn_index`.
     """
-    count = max(1, int(turns.max()) + 1)
-    sums = token_level_rewards.new_zeros(turns.shape[0], count)
-    return sums.scatter_add_(1, turns.clamp(min=0), token_level_rewards * (turns >= 0))
+    # In bfloat16 a sum of ones would stay at 256.
+    exact = token_level_rewards.to(torch.promote_types(token_level_rewards.dtype, torch.float32))
+    sums = exact.new_zeros(turns.shape[0], max(1, int(turns.max()) + 1))
+    return sums.scatter_add_(1, turns.clamp(min=0), torch.where(turns >= 0, exact, 0.0))
 
 
 def spread(by_turn: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,13 +62,22 @@ def _console(line: str) -> Iterator[tuple[int, str, float]]:
 def _json(line: str) -> Iterator[tuple[int, str, float]]:
     try:
         row: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     step, data = row.get("step"), row.get("data")
-    if isinstance(step, int) and isinstance(data, dict):
+    if isinstance(step, int) and not isinstance(step, bool) and isinstance(data, dict):
         for name, value in data.items():
             if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-                yield step, name, float("nan") if value is None else float(value)  # orjson writes NaN as null
+                yield step, name, _float(value)
+
+
+def _float(value: float | None) -> float:
+    if value is None:  # orjson writes NaN so
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf
 
 
 def _tensorboard(file: Path) -> Iterator[tuple[int, str, float]]:

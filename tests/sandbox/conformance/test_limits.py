@@ -13,25 +13,31 @@ from rollbox.schemas.run import RunLimits, RunRequest
 
 from ..conftest import RunCode
 
+# Far from every limit here, and from what a busy machine adds: such a run was not ended by its limit.
+LATE_MS = 20_000
 
-async def test_s02_a_busy_loop_ends_at_its_limit_and_its_neighbours_do_not_wait(
-    sandbox: Sandbox, cases: dict[str, Any]
-) -> None:
+
+async def test_s02_a_busy_loop_ends_at_its_limit(run: RunCode, cases: dict[str, Any]) -> None:
     case = cases["S02"]["input"]
-    busy = RunRequest(code=f"print('before', flush=False)\n{case['code']}", limits=RunLimits(wall_s=case["timeout_s"]))
+    result = await run(f"print('before', flush=False)\n{case['code']}", wall_s=case["timeout_s"])
+    assert (result.status, result.stdout, result.exit_code) == ("timeout", "before\n", None)
+    assert 1000 <= result.run_ms < LATE_MS
+
+
+async def test_s02_the_neighbours_of_a_busy_loop_do_not_wait(sandbox: Sandbox, cases: dict[str, Any]) -> None:
+    busy = RunRequest(code=cases["S02"]["input"]["code"], limits=RunLimits(wall_s=100))
     looping = asyncio.create_task(sandbox.run(busy))
     neighbours = await asyncio.gather(*(sandbox.run(RunRequest(code="print(1)")) for _ in range(8)))
-    result = await looping
     assert [each.stdout for each in neighbours] == ["1\n"] * 8
-    assert all(each.run_ms < 900 for each in neighbours)
-    assert (result.status, result.stdout, result.exit_code) == ("timeout", "before\n", None)
-    assert 1000 <= result.run_ms < 1500
+    assert not looping.done()
+    looping.cancel()
+    await asyncio.gather(looping, return_exceptions=True)
 
 
 async def test_wall_clock_counts_sleep(run: RunCode) -> None:
-    result = await run("import time; print('in'); time.sleep(60)", wall_s=0.5)
+    result = await run("import time; print('in'); time.sleep(60)", wall_s=2)
     assert (result.status, result.stdout) == ("timeout", "in\n")
-    assert 500 <= result.run_ms < 1000
+    assert 2000 <= result.run_ms < LATE_MS
 
 
 @pytest.mark.beyond_run_code
