@@ -23,6 +23,7 @@ from ..tools.registry import load_tools
 from .algorithms.settings import settings_of as estimator_settings
 from .check_data import DataRow, check_agent_names, check_batch_size, data_rows
 from .check_lengths import check_lengths
+from .check_resume import check_resume
 from .check_rewards import check_reward_settings, check_rewards
 from .check_sampler import check_sampler
 from .example_call import example_arguments, written_call
@@ -55,7 +56,7 @@ async def preflight(config: Any) -> list[str]:
     tools = _tools(config, settings)
     every_row = [row for found in rows.values() for row in found]
     check_agent_names(rollout, every_row, tuple(tools))
-    lines = []
+    lines = check_resume(config)
     async with contextlib.AsyncExitStack() as stack:
         for tool in tools.values():
             stack.push_async_callback(tool.aclose)
