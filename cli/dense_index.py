@@ -97,6 +97,9 @@ def _add_dense(corpus: Sequence[str], out: Path, request: DenseRequest) -> None:
             manifest = asyncio.run(build())
         except InfraError as error:
             raise ConfigError(f"{error}; the same command goes on from here") from error
+        except KeyboardInterrupt:
+            typer.echo(f"stopped; the same command goes on from the last vectors in {out / DENSE}", err=True)
+            raise
     built = manifest.embedder
     prefixes = f"query prefix {built.query_prefix!r}, passage prefix {built.passage_prefix!r}"
     typer.echo(f"{manifest.passages} vectors of {manifest.dimension} numbers ({request.kind}), {prefixes}")

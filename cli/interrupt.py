@@ -1,10 +1,45 @@
-"""Ctrl-C at a time that suits the work: raised wherever it comes, it can end in a destructor, which swallows it."""
+"""Signals at a time that suits the work: raised wherever they come, they can end in a destructor that swallows them."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
+from collections.abc import Coroutine
 from types import FrameType
-from typing import Self
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+_KILLED = 128
+
+
+def run_to_its_end(main: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run`, in which SIGTERM cancels as Ctrl-C does: sessions, servers and engines are closed before the end.
+
+    Raises:
+        SystemExit: there was a SIGTERM; with the code that a shell gives who dies of it.
+    """
+    termed = False
+
+    async def cancellable() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def cancel() -> None:
+            nonlocal termed
+            termed = True
+            task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, cancel)
+        return await main
+
+    with contextlib.closing(main):
+        try:
+            return asyncio.run(cancellable())
+        except asyncio.CancelledError:
+            if not termed:
+                raise
+            raise SystemExit(_KILLED + signal.SIGTERM) from None
 
 
 class Interrupt:

@@ -96,6 +96,8 @@ def verify(
         entries = [REGISTRY.find(name) for name in names]
     elif module:
         entries = [entry for entry in entries if entry.pattern not in ours]
+        if not entries:
+            raise ConfigError(f"module: {', '.join(module)}: registers no score function; give one @score(DATA_SOURCE)")
 
     async def checked() -> int:
         failed = passed = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from rich.console import Console
 
 from ..schemas.errors import ConfigError
 from .demo import EngineKind, TokenizerDir, let_idle_threads_sleep
+from .interrupt import run_to_its_end
 
 Model = Annotated[str, typer.Option(help="A Hugging Face model directory, or the address of a server.")]
 Data = Annotated[str, typer.Option(help="JSONL or Parquet file, or a name such as gsm8k in $ROLLBOX_DATA.")]
@@ -77,7 +77,7 @@ def rollout(
         template_check=template_check,  # type: ignore[arg-type]
     )
     served = get_engine(model, engine, tokenizer_dir=tokenizer, takes_images=images or None)
-    asyncio.run(run_job(job, served, Console()))
+    run_to_its_end(run_job(job, served, Console()))
 
 
 def _text(value: str) -> str:

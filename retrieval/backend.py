@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -49,8 +49,8 @@ class BackendOptions(BaseModel):
     device: str | None = None
     query_prefix: str | None = None
     vector: str | None = None
-    weights: list[float] = Field(default_factory=list)
-    rank_constant: float = Field(default=RANK_CONSTANT, gt=0)
+    weights: list[Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=list)
+    rank_constant: float = Field(default=RANK_CONSTANT, gt=0, allow_inf_nan=False)
     merge: Merge = "score"
     probe: str = Field(default="capital of Peru", min_length=1)
 

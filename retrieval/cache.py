@@ -34,7 +34,8 @@ class CachedRetriever:
 
     Args:
         size: answers kept, the least recently used go first. ttl_s: seconds that an answer stays good.
-        most_hits: hits kept in all these answers together; None bounds the number of answers alone.
+        most_hits: hits kept in all these answers together, an empty answer as one; None bounds the number of answers
+            alone.
     """
 
     def __init__(self, inner: Retriever, size: int, ttl_s: float, most_hits: int | None = None) -> None:
@@ -135,12 +136,17 @@ class CachedRetriever:
                 if key in self._kept:
                     self._drop(key)
                 self._kept[key] = (now, hits)
-                self._kept_hits += len(hits)
+                self._kept_hits += _size_of(hits)
             while len(self._kept) > self._size or self._kept_hits > (self._most_hits or math.inf):
                 self._drop(next(iter(self._kept)))
 
     def _drop(self, key: Key) -> None:
-        self._kept_hits -= len(self._kept.pop(key)[1])
+        self._kept_hits -= _size_of(self._kept.pop(key)[1])
+
+
+def _size_of(hits: list[Hit]) -> int:
+    """An answer without hits is kept with its query, which may be long."""
+    return max(1, len(hits))
 
 
 def _forget(asking: _Asking, asked: dict[Key, _Asking]) -> None:

@@ -15,6 +15,7 @@ from .combined.replicas import ReplicatedRetriever
 from .combined.shards import ShardedRetriever
 from .retriever import Retriever
 from .services.elasticsearch import ElasticsearchRetriever
+from .services.http_service import without_password
 from .services.remote import RemoteRetriever
 
 _ASKED_TOGETHER = 64
@@ -30,7 +31,7 @@ async def open_remote(sources: Sequence[str], options: BackendOptions) -> AsyncI
     """
     retriever = replicated(sources, options, showing(environment_token(RETRIEVER_TOKEN_VARIABLE)))
     async with aclosing(retriever):
-        yield _remote(retriever, options, lambda: {"urls": list(sources)})
+        yield _remote(retriever, options, lambda: {"urls": [without_password(url) for url in sources]})
 
 
 @asynccontextmanager
@@ -41,10 +42,11 @@ async def open_shards(sources: Sequence[str], options: BackendOptions) -> AsyncI
         ConfigError: as `open_remote`.
     """
     kind = showing(environment_token(RETRIEVER_TOKEN_VARIABLE))
-    shards = [replicated([url for url in source.split(",") if url], options, kind) for source in sources]
-    retriever = ShardedRetriever(shards, options.merge)
+    replicas = [[url for url in source.split(",") if url] for source in sources]
+    retriever = ShardedRetriever([replicated(urls, options, kind) for urls in replicas], options.merge)
+    shown = [",".join(map(without_password, urls)) for urls in replicas]
     async with aclosing(retriever):
-        yield _remote(retriever, options, lambda: {"shards": list(sources), "merge": options.merge})
+        yield _remote(retriever, options, lambda: {"shards": shown, "merge": options.merge})
 
 
 @asynccontextmanager
@@ -84,7 +86,8 @@ async def open_qdrant(sources: Sequence[str], options: BackendOptions) -> AsyncI
         QdrantRetriever(sources[0], options.connections, embedder, prefix, options.vector)
     ) as retriever:
         await retriever.check()
-        yield _remote(retriever, options, lambda: {"url": sources[0], "embedding_model": options.embedding_model})
+        shown = {"url": without_password(sources[0]), "embedding_model": options.embedding_model}
+        yield _remote(retriever, options, lambda: shown)
 
 
 def showing(token: str | None) -> Callable[..., RemoteRetriever]:
@@ -106,12 +109,6 @@ def replicated(sources: Sequence[str], options: BackendOptions, kind: Callable[.
     if len(sources) == 1:
         return kind(sources[0], options.connections)
     return ReplicatedRetriever([(source, kind(source, options.connections, max_attempts=1)) for source in sources])
-
-
-def without_password(url: str) -> str:
-    """The address without the user and the password in it."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 def _remote(retriever: Retriever, options: BackendOptions, info: Callable[[], dict[str, Any]]) -> Backend:

@@ -14,17 +14,25 @@ from .answers import without_thinking
 from .sandbox_access import scoring_sandbox
 from .score import Score
 
-_FENCED = re.compile(r"```([\w+#.-]*)[^\S\n]*\n(.*?)```", re.DOTALL)
+_FENCED = re.compile(r"```([\w+#.-]*)[^`\n]*\n(.*?)```", re.DOTALL)
 _LANGUAGES = {"": "python", "py": "python", "python3": "python", "c++": "cpp", "js": "javascript", "sh": "bash"}
+
+_PROGRAMS = frozenset({"python", "cpp", "c", "java", "javascript", "go", "rust"})
 
 
 def program_in(solution_str: str) -> tuple[str, str] | None:
-    """(code, language) of the last fenced block, outside thinking; None when there is none."""
+    """(code, language) of the last fenced block in a language that solutions are written in, outside thinking.
+
+    Models show input and output in blocks of their own behind the program. Without such a block the last one without a
+    label counts, as Python, or else the last of all; None when there is none.
+    """
     found = _FENCED.findall(without_thinking(solution_str))
     if not found:
         return None
-    label, code = found[-1]
-    return code, _LANGUAGES.get(label.lower(), label.lower())
+    blocks = [(code, _LANGUAGES.get(label.lower(), label.lower())) for label, code in found]
+    programs = [block for block, (label, _) in zip(blocks, found, strict=True) if label and block[1] in _PROGRAMS]
+    bare = [block for block, (label, _) in zip(blocks, found, strict=True) if not label]
+    return (programs or bare or blocks)[-1]
 
 
 def in_outs(ground_truth: str) -> dict[str, Any]:
@@ -38,7 +46,7 @@ def in_outs(ground_truth: str) -> dict[str, Any]:
         if not isinstance(tests, dict):
             raise ValueError(f"must be an object, not {type(tests).__name__}")
         JudgeRequest.from_in_outs("", tests)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         shown = " ".join(str(error).split())
         raise ConfigError(f"ground_truth: not tests of a program: {shown[:200]}") from error
     return tests

@@ -21,6 +21,7 @@ from ..schemas.reward_config import (
     RubricPart,
     StepsPart,
 )
+from ..schemas.strict_yaml import load_yaml
 from ..schemas.trajectory import Rewards, Sample, Trajectory
 from ..schemas.validation import validated
 from . import registry
@@ -251,7 +252,7 @@ def _waves(config: RewardConfig) -> list[list[str]]:
 
 def _yaml_of(file: Path) -> Any:
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        data = load_yaml(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read: {error}") from error
     except yaml.YAMLError as error:

@@ -33,7 +33,7 @@ def _by_name(name: str) -> ModuleType:
         return importlib.import_module(name)
     except RollboxError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"modules: {name!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -51,7 +51,9 @@ def _from_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if isinstance(error, RollboxError) or not isinstance(error, Exception):
-            raise
+        if isinstance(error, ConfigError):
+            raise ConfigError(f"modules: {path}: {error}") from error
+        if isinstance(error, RollboxError) or not isinstance(error, Exception | SystemExit):
+            raise  # SystemExit would end a check with the exit code that the module likes
         raise ConfigError(f"modules: {path} failed: {type(error).__name__}: {error}") from error
     return module

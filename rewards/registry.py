@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,12 +26,25 @@ _BUILT_IN = ("gsm8k", "math_answer", "competition_math", "code_tests", "search_q
 
 @dataclass(frozen=True, slots=True)
 class Fixture:
-    """An example that a score function must score so. `expected` is exact to 1e-9."""
+    """An example that a score function must score so. `expected` is exact to 1e-9.
+
+    Raises:
+        ConfigError: an answer or a ground truth is no text, or the reward no finite number, which any score would fit.
+    """
 
     solution_str: str
     ground_truth: str
     expected: float
     extra_info: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("solution_str", "ground_truth"):
+            if not isinstance(value := getattr(self, name), str):
+                raise ConfigError(f"Fixture.{name}: must be text (got {value!r})")
+        if not isinstance(self.expected, int | float) or not math.isfinite(self.expected):
+            raise ConfigError(f"Fixture.expected: must be a finite number (got {self.expected!r})")
+        if not isinstance(self.extra_info, Mapping):
+            raise ConfigError(f"Fixture.extra_info: must be a mapping (got {self.extra_info!r})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +121,7 @@ class ScoreRegistry:
             inline, check, fixtures: see `ScoreEntry`.
 
         Raises:
-            ConfigError: a pattern is taken, or is none.
+            ConfigError: a pattern is taken, or is none, or a fixture is none.
         """
 
         def register(function: F) -> F:
@@ -122,6 +136,9 @@ class ScoreRegistry:
     def _add(self, entry: ScoreEntry) -> None:
         if not entry.pattern or "*" in entry.pattern[:-1]:
             raise ConfigError(f"{entry.place}: score pattern {entry.pattern!r}: a data source, with * only at its end")
+        odd = next((item for item in entry.fixtures if not isinstance(item, Fixture)), None)
+        if odd is not None:
+            raise ConfigError(f"{entry.described}: fixtures: must be Fixture(answer, truth, reward) (got {odd!r})")
         taken = self._entries.get(entry.pattern)
         if taken is not None and taken.place != entry.place:
             raise ConfigError(

@@ -56,8 +56,8 @@ class LocalRewardModel:
     """A model of this process. What waits is scored together, up to `batch_size` texts at a time, in a thread.
 
     Raises on entering:
-        ConfigError: the directory holds no such model, it has more than one output, or its tokenizer has no chat
-            template or no padding token.
+        ConfigError: the directory holds no such model, it has more than one output, takes fewer tokens than
+            `max_tokens`, or its tokenizer has no chat template or no padding token; or there is no such device.
     """
 
     def __init__(self, name: str, part: RewardModelPart) -> None:
@@ -67,6 +67,7 @@ class LocalRewardModel:
         self._thread: ThreadPoolExecutor | None = None
         self._worker: asyncio.Task[None] | None = None
         self._tokenizer: Any = None
+        self._max_tokens = part.max_tokens
         self._model: Any = None
 
     async def __aenter__(self) -> Self:
@@ -128,10 +129,11 @@ class LocalRewardModel:
                     answer.set_result(logit)
 
     def _load(self) -> None:
-        import torch
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
         where = f"reward_model: {self._part.model}"
+        try:
+            from transformers import AutoModelForSequenceClassification, AutoTokenizer
+        except ImportError as error:
+            raise ConfigError(f"{where}: {error}; a local model needs torch and transformers") from error
         if not (Path(self._part.model) / "config.json").is_file():
             raise ConfigError(f"{where} is not a model directory")
         try:
@@ -139,8 +141,8 @@ class LocalRewardModel:
             self._model, loading = AutoModelForSequenceClassification.from_pretrained(
                 self._part.model, output_loading_info=True
             )
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{where} cannot be loaded: {error}") from error
+        except Exception as error:  # a file that is cut, a configuration of another kind: each library has its own
+            raise ConfigError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
         if loading["missing_keys"]:
             # Otherwise a chat model would be taken, with a head of random weights.
             raise ConfigError(f"{where} has no trained reward head: {', '.join(sorted(loading['missing_keys']))}")
@@ -150,7 +152,19 @@ class LocalRewardModel:
             raise ConfigError(f"{where}: its tokenizer has no chat template")
         if self._tokenizer.pad_token_id is None or self._model.config.pad_token_id is None:
             raise ConfigError(f"{where}: its tokenizer or configuration has no padding token, so it cannot batch")
-        self._model.eval().to(torch.device(self._part.device))
+        self._max_tokens = self._most_tokens(where)
+        try:
+            self._model.eval().to(self._part.device)
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(f"{where}: device: {self._part.device!r} cannot be used: {error}") from error
+
+    def _most_tokens(self, where: str) -> int:
+        """What the model can take, where no number is given: beyond it every longer answer would fail."""
+        positions = getattr(self._model.config, "max_position_embeddings", None) or self._part.max_tokens
+        most = min(positions, self._tokenizer.model_max_length)
+        if "max_tokens" in self._part.model_fields_set and self._part.max_tokens > most:
+            raise ConfigError(f"{where}: max_tokens: the model takes {most} at most (got {self._part.max_tokens})")
+        return int(min(self._part.max_tokens, most))
 
     def _score(self, chats: list[Chat]) -> list[float]:
         import torch
@@ -162,7 +176,7 @@ class LocalRewardModel:
             texts,
             padding=True,
             truncation=True,
-            max_length=self._part.max_tokens,
+            max_length=self._max_tokens,
             add_special_tokens=False,
             return_tensors="pt",
         ).to(self._model.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import time
@@ -16,6 +17,7 @@ from ..schemas.reward_config import Service
 
 _BACKOFF_S, _BACKOFF_MAX_S = 0.2, 10.0
 _SHOWN_CHARS = 200
+_MAX_ANSWER_BYTES = 64 << 20
 _TRY_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -23,16 +25,18 @@ class ScoringService:
     """A client of one server. An async context manager that many tasks may use at once.
 
     Raises:
-        ConfigError: the variable that should hold the token is not set.
+        ConfigError: the variable that should hold the token is not set, or holds what is no token.
     """
 
     def __init__(self, settings: Service) -> None:
         self.settings = settings
         self._headers: dict[str, str] = {}
         if settings.token_variable is not None:
-            token = os.environ.get(settings.token_variable, "")
+            token = os.environ.get(settings.token_variable, "").strip()
             if not token:
                 raise ConfigError(f"service.token_variable: {settings.token_variable} is not set")
+            if not token.isprintable():
+                raise ConfigError(f"service.token_variable: {settings.token_variable} holds more than one line")
             self._headers["Authorization"] = f"Bearer {token}"
         self._session: aiohttp.ClientSession | None = None
         self._free = asyncio.Semaphore(settings.concurrency)
@@ -100,22 +104,36 @@ class ScoringService:
         timeout = aiohttp.ClientTimeout(total=self.settings.timeout_s)
         try:
             async with self._session.post(url, json=body, timeout=timeout) as response:
-                text = await response.text(errors="replace")
-                if response.status == 200:
-                    return await response.json(content_type=None)
-                retry_after = response.headers.get("Retry-After", "")
+                answer = await _read_bounded(response, url)
+                status, retry_after = response.status, response.headers.get("Retry-After", "")
         except TimeoutError:
             raise InfraError(f"no answer from {url} within {self.settings.timeout_s} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise InfraError(f"{url} cannot be reached: {str(error) or type(error).__name__}") from None
-        except (ValueError, RecursionError):
-            raise InfraError(f"{url} answered with something else than JSON: {_shown(text)}") from None
-        said = f"{url} answered {response.status}: {_shown(text)}"
-        if response.status == 429:
+        if status == 200:
+            return _json(answer, url)
+        said = f"{url} answered {status}: {_shown(answer)}"
+        if status == 429:
             raise OverloadedError(said, float(retry_after) if retry_after.isdecimal() else 1.0)
-        raise InfraError(said) if response.status in _TRY_AGAIN else ConfigError(said)
+        raise InfraError(said) if status in _TRY_AGAIN else ConfigError(said)
 
 
-def _shown(text: str) -> str:
-    line = " ".join(text.split())
+async def _read_bounded(response: aiohttp.ClientResponse, url: str) -> bytes:
+    found = bytearray()
+    async for chunk in response.content.iter_any():
+        found += chunk
+        if len(found) > _MAX_ANSWER_BYTES:
+            raise InfraError(f"{url} answered with more than {_MAX_ANSWER_BYTES >> 20} MiB")
+    return bytes(found)
+
+
+def _json(answer: bytes, url: str) -> Any:
+    try:
+        return json.loads(answer)
+    except (ValueError, RecursionError):
+        raise InfraError(f"{url} answered with something else than JSON: {_shown(answer)}") from None
+
+
+def _shown(answer: bytes) -> str:
+    line = " ".join(answer.decode(errors="replace").split())
     return line if len(line) <= _SHOWN_CHARS else line[:_SHOWN_CHARS] + "…"

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from .validation import number
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+Finite = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
+Whole = Annotated[int, BeforeValidator(number)]
 PartName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
+Name = Annotated[str, Field(min_length=1)]
 Aggregation = Literal["sum", "mean", "last", "max"]
 Placement = Literal["final", "turn"]
+
+
+def _rising(pair: tuple[float, float]) -> tuple[float, float]:
+    if pair[0] > pair[1]:
+        raise ValueError(f"{pair[0]} is larger than {pair[1]}")
+    return pair
+
+
+def _is_pattern(text: str) -> str:
+    if not text or "*" in text[:-1]:
+        raise ValueError("must be a data source, or the start of some with * at its end; no other * means anything")
+    return text
+
+
+Range = Annotated[tuple[Finite, Finite], AfterValidator(_rising)]
+"""[lowest, highest]"""
+Pattern = Annotated[str, AfterValidator(_is_pattern)]
 
 
 class Gate(BaseModel):
@@ -27,6 +47,8 @@ class Gate(BaseModel):
     def _says_something(self) -> Self:
         if self.at_least is None and self.at_most is None:
             raise ValueError("give at_least or at_most")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError(f"at_least: {self.at_least} is larger than at_most ({self.at_most}): it would never open")
         return self
 
     def is_open(self, value: float) -> bool:
@@ -46,17 +68,9 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     weight: Finite = 1.0
-    clip: tuple[Finite, Finite] | None = None
+    clip: Range | None = None
     only_if: Gate | None = None
-    data_sources: list[str] = Field(default_factory=lambda: ["*"], min_length=1)
-
-    _numbers = field_validator("weight", mode="before")(number)
-
-    @model_validator(mode="after")
-    def _range(self) -> Self:
-        if self.clip is not None and self.clip[0] > self.clip[1]:
-            raise ValueError(f"clip: {self.clip[0]} is larger than {self.clip[1]}")
-        return self
+    data_sources: list[Pattern] = Field(default_factory=lambda: ["*"], min_length=1)
 
 
 class OutcomePart(Part):
@@ -77,8 +91,8 @@ class OverlongPart(Part):
     """DAPO's soft punishment, 0 to -1. Attributes: count: the model's own tokens, or those of tools too."""
 
     kind: Literal["overlong"]
-    max_tokens: int = Field(ge=1)
-    buffer_tokens: int = Field(ge=1)
+    max_tokens: Whole = Field(ge=1)
+    buffer_tokens: Whole = Field(ge=1)
     count: Literal["generated", "all"] = "generated"
 
     @model_validator(mode="after")
@@ -99,8 +113,8 @@ class CallCostPart(Part):
     """
 
     kind: Literal["call_cost"]
-    smoothing: float = Field(default=4.0, gt=0, allow_inf_nan=False)
-    optimal_calls: Annotated[int, Field(ge=0)] | str | None = None
+    smoothing: Finite = Field(default=4.0, gt=0)
+    optimal_calls: Annotated[Whole, Field(ge=0)] | Name | None = None
     tools: list[str] | None = None
 
     @property
@@ -137,7 +151,7 @@ class ToolsPart(Part):
     kind: Literal["tools"]
     aggregation: Aggregation = "sum"
     tool_weights: dict[str, Finite] = Field(default_factory=dict)
-    cap: tuple[Finite, Finite] | None = None
+    cap: Range | None = None
     discount: float = Field(default=1.0, ge=0, le=1)
     placement: Placement = "final"
 
@@ -162,6 +176,15 @@ class Service(BaseModel):
     breaker_pause_s: float = Field(default=30.0, gt=0, le=3600)
     token_variable: str | None = None
 
+    @field_validator("url")
+    @classmethod
+    def _can_be_asked(cls, url: str) -> str:
+        """What no request could ever reach is a wrong setting, and not a server that failed."""
+        parts = urlsplit(url)  # raises ValueError for a bracket that is not closed
+        if not (parts.hostname or "").strip(".") or any(char.isspace() for char in url) or parts.port == 0:
+            raise ValueError("must be such as http://host:8090/score")
+        return url
+
 
 class ApiPart(Part):
     """A server of score functions, such as `rollbox reward serve`: POST to its address."""
@@ -184,7 +207,7 @@ class RewardModelPart(Part):
     """
 
     kind: Literal["reward_model"]
-    model: str
+    model: Name
     service: Service | None = None
     engine: Literal["vllm", "sglang"] = "vllm"
     tokenizer: str | None = None
@@ -226,6 +249,9 @@ class RubricPart(Part):
 
     @model_validator(mode="after")
     def _scale(self) -> Self:
+        taken = sorted({"messages", "model", "stream"} & set(self.extra_body))
+        if taken:
+            raise ValueError(f"extra_body.{taken[0]}: is not to be replaced")
         if self.lowest >= self.highest:
             raise ValueError(f"lowest: {self.lowest} must be smaller than highest ({self.highest})")
         return self
@@ -277,9 +303,9 @@ class RewardConfig(BaseModel):
 
     parts: dict[PartName, AnyPart] = Field(min_length=1)
     weights: dict[str, Finite] = Field(default_factory=dict)
-    clip: tuple[Finite, Finite] | None = None
+    clip: Range | None = None
     modules: list[str] = Field(default_factory=list)
-    outcomes: dict[str, str] = Field(default_factory=dict)
+    outcomes: dict[Pattern, str] = Field(default_factory=dict)
     sandbox_url: str = "embedded"
 
     @field_validator("parts", mode="before")

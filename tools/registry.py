@@ -9,6 +9,7 @@ from types import FunctionType
 import yaml
 
 from ..schemas.errors import ConfigError
+from ..schemas.strict_yaml import load_yaml
 from ..schemas.tools_config import ToolEntry, ToolsConfig
 from ..schemas.validation import validated
 from .base import BaseTool
@@ -29,7 +30,7 @@ def load_tools(path: str | Path) -> dict[str, BaseTool]:
     """
     file = Path(path)
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        data = load_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

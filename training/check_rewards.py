@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from ..rewards.compose import RewardComposition
 from ..rewards.registry import ScoreEntry
 from ..rewards.sandbox_access import ScoringSandbox
+from ..rewards.score import as_score
 from ..rewards.trajectory import rewards_of
 from ..rewards.verify import verify
 from ..schemas.errors import ConfigError
@@ -120,12 +120,10 @@ async def _tried(function: Any, row: DataRow, where: str) -> float:
             result = await function(**arguments)
         else:
             result = await asyncio.to_thread(lambda: function(**arguments))
-        score = float(result["score"] if isinstance(result, dict) else result)
-        if not math.isfinite(score):
-            raise ValueError(f"the score is {score}")
+        given = result["score"] if isinstance(result, dict) else result
+        return as_score(given, "it").value
     except (Exception, SystemExit) as error:
         raise ConfigError(
             f"reward: {where} cannot score row {row.name} ({row.sample.data_source}): {type(error).__name__}: {error}; "
             "mend it, or start with --no-preflight where it needs what only a real trajectory has"
         ) from error
-    return score

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...schemas.errors import InfraError
-from ..services.http_service import BadReplyError, HttpService
+from ..services.http_service import BadReplyError, HttpService, without_password
 from .embedder import Vectors, known_prefixes, unit_rows
 
 KEY_VARIABLE = "ROLLBOX_EMBEDDING_KEY"
@@ -32,7 +32,7 @@ class EmbeddingServer(HttpService):
     """
 
     def __init__(self, url: str, model: str, batch_size: int = 32) -> None:
-        super().__init__(url, _MAX_CONNECTIONS, what=f"embedding server {url}")
+        super().__init__(url, _MAX_CONNECTIONS, what=f"embedding server {without_password(url)}")
         self.prefixes = known_prefixes(model)
         self._model = model
         self._batch_size = batch_size

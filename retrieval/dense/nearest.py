@@ -192,6 +192,6 @@ def _check_room(folder: Path, wanted_bytes: int) -> None:
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < wanted_bytes:
         raise ConfigError(
-            f"{folder}: the disk has {free_bytes >> 20} MiB free, and {wanted_bytes >> 20} are needed; make room and "
-            "start the same command again: it goes on from here"
+            f"{folder}: the disk has {free_bytes >> 20} MiB free, and {(wanted_bytes >> 20) + 1} are needed; make room "
+            "and start the same command again: it goes on from here"
         )

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...schemas.errors import ConfigError, InfraError
 from .embedder import Vectors, known_prefixes, unit_rows
 
@@ -38,10 +40,9 @@ class SentenceModel:
         Raises:
             InfraError: the model failed, such as for want of memory, or took longer than `timeout_s` seconds.
         """
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
-                return await loop.run_in_executor(self._thread, self._embed, list(texts)), 0
+                return await self._in_batches(list(texts)), 0
         except TimeoutError:
             raise InfraError(
                 f"embedding model {self._name}: {len(texts)} texts took longer than {timeout_s:.3g} s"
@@ -51,6 +52,19 @@ class SentenceModel:
 
     async def aclose(self) -> None:
         """Nothing to give back: the thread belongs to no event loop, and ends with the object."""
+
+    async def _in_batches(self, texts: list[str]) -> Vectors:
+        """Each batch is a job of its own: a thread cannot be interrupted, but what nobody waits for is not begun."""
+        loop = asyncio.get_running_loop()
+        # The longest first: texts of one batch are filled up to the longest of them.
+        order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
+        parts = []
+        for start in range(0, len(texts), self._batch_size):
+            batch = [texts[place] for place in order[start : start + self._batch_size]]
+            parts.append(await loop.run_in_executor(self._thread, self._embed, batch))
+        vectors = np.concatenate(parts)
+        vectors[order] = vectors.copy()
+        return vectors
 
     def _embed(self, texts: list[str]) -> Vectors:
         # Without `prompt` the model's default one would come on top of the caller's prefix.

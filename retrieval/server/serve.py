@@ -55,7 +55,8 @@ async def _serve(settings: RetrieverSettings, ending: Ending) -> None:
                 access_log=False,
                 timeout_graceful_shutdown=settings.drain_s,
             )
-            address = f"http://{settings.host}:{listener.getsockname()[1]}"
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            address = f"http://{host}:{listener.getsockname()[1]}"
             await _Server(config, address, ending).serve(sockets=[listener])
 
 

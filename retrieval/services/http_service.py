@@ -121,6 +121,12 @@ class HttpService:
         return InfraError(message, retries)
 
 
+def without_password(url: str) -> str:
+    """The address without the user and the password in it, for all that is shown."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
 def _pause_s(retries: int, retry_after_s: float | None) -> float:
     """Seconds before the next attempt; infinite where there should be none. Jitter keeps many callers apart."""
     if retry_after_s is None:

@@ -7,13 +7,15 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
 
 from ...schemas.errors import ConfigError, EngineError
-from .replicas import Replicas
+from .replicas import Replica, Replicas
+from .watch import watched
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _CONNECT_S = 10.0
@@ -60,20 +62,24 @@ class EngineClient:
         self._timeout_s = timeout_s
         self._retry_s = retry_s
         self._session: aiohttp.ClientSession | None = None
+        self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=0)  # the rollout's own concurrency is the limit
         # The deadline is kept outside, over all attempts.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
-        self._session = aiohttp.ClientSession(headers=self._headers, connector=connector, timeout=timeout)
+        session = aiohttp.ClientSession(headers=self._headers, connector=connector, timeout=timeout)
+        async with AsyncExitStack() as stack:
+            self._session = await stack.enter_async_context(session)
+            await stack.enter_async_context(watched(self.replicas, session))
+            self._open = stack.pop_all()
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        self._session = None
+        await self._open.aclose()
 
     async def get_from_all(self, path: str) -> list[Any]:
         """The answer of every server, asked once.
@@ -104,19 +110,31 @@ class EngineClient:
         while True:
             with self.replicas.lease(key) as replica:
                 try:
-                    answer = await self._attempt("POST", replica.url + path, body)
+                    answer = await self._attempt_at(replica, path, body)
                     replica.succeeded()
                     return answer
                 except _AttemptError as error:
                     if error.sick:
                         replica.failed()
                         give_up_at = min(give_up_at, time.monotonic() + self._retry_s)
+                    else:
+                        replica.heard()
                     failures.append(error)
             failure, retries = failures[-1], len(failures) - 1
             pause_s = 0.0 if failure.sick and self.replicas.any_well() else _pause_s(retries, failure.retry_after_s)
             if time.monotonic() + pause_s >= give_up_at:
                 raise EngineError(f"{failure} (attempts: {retries + 1})", retries) from failure
             await asyncio.sleep(pause_s)
+
+    async def _attempt_at(self, replica: Replica, path: str, body: dict[str, Any]) -> Any:
+        try:
+            async with replica.request():
+                return await self._attempt("POST", replica.url + path, body)
+        except EngineError:
+            replica.heard()
+            raise
+        except TimeoutError:
+            raise _AttemptError(f"{replica.url} hangs: it does not even answer /v1/models") from None
 
     async def _get(self, where: str) -> Any:
         try:

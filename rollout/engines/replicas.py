@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from ...schemas.errors import ConfigError
 
 _EJECTED_S, _EJECTED_MAX_S = 1.0, 30.0
 _REMEMBERED = 65_536
+_SILENT_S = 30.0
 
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One server. `faults` counts those in a row; until `ejected_until` (monotonic seconds) it is left out."""
+    """One server. `faults` counts those in a row; until `ejected_until` (monotonic seconds) it is left out.
+
+    Attributes:
+        heard_at: when it last answered anything, monotonic seconds. hangs: it did not when it was asked.
+    """
 
     url: str
     outstanding: int = 0
     faults: int = 0
     ejected_until: float = 0.0
+    heard_at: float = 0.0
+    hangs: bool = False
+    _requests: set[asyncio.Timeout] = field(default_factory=set)
 
     def failed(self) -> None:
         now = time.monotonic()
@@ -33,13 +42,43 @@ class Replica:
 
     def succeeded(self) -> None:
         self.faults, self.ejected_until = 0, 0.0
+        self.heard()
+
+    def heard(self) -> None:
+        """It answered, if only that it is full."""
+        self.heard_at = time.monotonic()
+        if self.hangs:
+            self.hangs, self.ejected_until = False, 0.0
+
+    def hung(self, rest_s: float) -> None:
+        """Leave it out for a while, and give up the requests that it has."""
+        self.hangs = True
+        self.ejected_until = max(self.ejected_until, time.monotonic() + rest_s)
+        for request in self._requests:
+            if not request.expired():
+                request.reschedule(asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def request(self) -> AsyncIterator[None]:
+        """Around a request.
+
+        Raises:
+            TimeoutError: it was given up, because the server hangs.
+        """
+        async with asyncio.timeout(None) as given_up:
+            self._requests.add(given_up)
+            try:
+                yield
+            finally:
+                self._requests.discard(given_up)
 
 
 class Replicas:
     """Servers of one model.
 
     A trajectory stays with the server that had its first turn, which holds the prefix in its cache, as long as that one
-    is well. A sick server is left out for a second, and twice as long after each further fault, 30 s at most.
+    is well. A sick server is left out for a second, and twice as long after each further fault, 30 s at most. One that
+    hangs is left out until it answers again, see `watch`.
 
     Raises:
         ConfigError: no address, or one that is none.
@@ -57,15 +96,21 @@ class Replicas:
         """The server for a request of trajectory `key`; the request counts as outstanding inside the context."""
         replica = self._choose(key)
         replica.outstanding += 1
+        started = time.monotonic()
         try:
             yield replica
+        except BaseException:
+            # Such as a deadline. What is stuck behind a front end that answers would else get each trajectory again.
+            if replica.heard_at < started < time.monotonic() - _SILENT_S:
+                replica.failed()
+            raise
         finally:
             replica.outstanding -= 1
 
-    def any_well(self) -> bool:
-        """Whether some server is not ejected."""
+    def any_well(self, but: Replica | None = None) -> bool:
+        """Whether some server, other than `but`, is not ejected."""
         now = time.monotonic()
-        return any(replica.ejected_until <= now for replica in self.all)
+        return any(replica.ejected_until <= now for replica in self.all if replica is not but)
 
     def _choose(self, key: str) -> Replica:
         now = time.monotonic()

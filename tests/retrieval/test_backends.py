@@ -1,6 +1,7 @@
 """Dense, hybrid, replicated and sharded search as a person starts them: the commands, over real HTTP."""
 
 import asyncio
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -92,7 +93,9 @@ def test_vectors_can_be_added_later_and_not_to_another_corpus(corpus: Path, tmp_
     with pytest.raises(ConfigError, match="has no finished dense part"):
         asyncio.run(_opened("dense", out))
     with pytest.raises(ConfigError, match="of another corpus"):
-        add_dense([str(write_lines(tmp_path / "other.jsonl", RECORDS))], out, dense_request({"model": "m"}, "flat"))
+        add_dense(
+            [str(write_lines(tmp_path / "other.jsonl", RECORDS))], out, dense_request({"model": model_dir}, "flat")
+        )
     done = command("index", str(corpus), "--out", str(out), "--dense", model_dir, "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert "6 vectors of 384 numbers (flat), query prefix '', passage prefix ''" in done.stdout
@@ -195,6 +198,22 @@ def test_settings_of_the_tool_that_are_wrong(config: dict[str, Any], says: str) 
     with pytest.raises(ConfigError) as caught:
         SearchTool(config)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "sources"),
+    [
+        ("remote", ["http://user:secret@127.0.0.1:9/retrieve", "http://user:secret@127.0.0.1:9/r"]),
+        ("shards", ["http://user:secret@127.0.0.1:9/retrieve,http://user:secret@127.0.0.1:9/r"]),
+    ],
+)
+async def test_passwords_in_addresses_are_not_shown(name: str, sources: list[str]) -> None:
+    async with open_backend(name, sources, BackendOptions()) as backend:
+        shown = json.dumps(backend.info())
+        with pytest.raises(InfraError) as caught:
+            await backend.retriever.search(["Lima"], 1, 0.5)
+    assert "127.0.0.1:9/retrieve" in shown
+    assert "secret" not in shown + str(caught.value)
 
 
 async def test_an_opening_that_failed_is_tried_again(index: Path, tmp_path: Path) -> None:

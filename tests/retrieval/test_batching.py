@@ -215,3 +215,22 @@ async def test_the_cache_is_bounded_by_its_hits_too() -> None:
         await cache.search([query], 3, 5)
     assert [queries[0] for queries, _ in engine.calls] == ["a", "b", "c", "a"]
     assert (cache.found, cache.missed) == (1, 4)
+
+
+async def test_what_found_nothing_takes_room_too() -> None:
+    class Nothing:
+        asked = 0
+
+        async def search(self, queries: list[str], top_k: int, timeout_s: float) -> tuple[list[list[Hit]], int]:
+            self.asked += len(queries)
+            return [[] for _ in queries], 0
+
+        async def aclose(self) -> None:
+            pass
+
+    engine = Nothing()
+    cache = CachedRetriever(engine, 1000, 60.0, most_hits=5)
+    for number in [*range(10), *range(5, 10), 0]:
+        await cache.search([f"q{number}"], 1, 30)
+    assert engine.asked == 11
+    await cache.aclose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -28,6 +29,14 @@ PERU = {"id": "peru", "contents": '"Peru"\nLima is the capital of Perú.'}
 KENYA = {"id": "kenya", "contents": "Kenya\nNairobi is the capital of Kenya, in Africa."}
 TOKYO = {"id": "tokyo", "contents": "東京は日本の首都です"}
 CHILE = {"id": "7", "contents": '"Chile"\nSantiago is the capital of Chile.'}
+
+
+def _ipv6_loopback() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +220,12 @@ async def test_a_client_that_goes_within_its_body_is_no_error(index: Path) -> No
         assert (await post(url, {"queries": ["Lima"]}))[0] == 200
 
 
+@pytest.mark.skipif(not _ipv6_loopback(), reason="needs ::1")
+async def test_the_address_that_is_printed_can_be_asked(index: Path) -> None:
+    with serving(index, "--host", "::1") as url:
+        assert (await post(url, {"queries": ["Lima"]}))[0] == 200
+
+
 async def test_wrong_paths_and_methods(url: str) -> None:
     async with aiohttp.ClientSession(url) as http:
         async with http.get("/nothing") as response:
@@ -295,6 +310,10 @@ async def test_with_a_token_all_but_health_is_closed(index: Path) -> None:
         (("--backend", "remote"), "is no address, such as"),
         (("--slots", "0"), "retriever serve: slots: "),
         (("--threads", "0"), "retriever serve: options.threads: "),
+        (("--weights", "nan"), "retriever serve: options.weights.0: "),
+        (("--weights", "1", "--weights", "inf"), "retriever serve: options.weights.1: "),
+        (("--weights", "-1"), "retriever serve: options.weights.0: "),
+        (("--rank-constant", "inf"), "retriever serve: options.rank_constant: "),
     ],
 )
 def test_wrong_settings_are_one_line(index: Path, arguments: tuple[str, ...], said: str) -> None:

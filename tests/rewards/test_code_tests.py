@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rollbox.rewards.code_tests import program_in, share
+from rollbox.rewards.code_tests import in_outs, program_in, share
 from rollbox.rewards.code_tests import score as code_score
 from rollbox.rewards.compose import RewardComposition
 from rollbox.rewards.registry import outcome_for
@@ -77,3 +77,23 @@ def test_the_last_fenced_block_is_the_program() -> None:
     assert program_in("```py\na\n```\n```c++\nb\n```") == ("b\n", "cpp")
     assert program_in("<think>```py\na\n```</think>") is None
     assert program_in("```python\nnever closed") is None
+    assert program_in('```python title="a.py"\na\n```') == ("a\n", "python")
+
+
+def test_what_is_shown_behind_the_program_is_not_the_program() -> None:
+    program = "```python\na\n```\n"
+    for shown in (
+        "```\n1\n```",
+        "```text\n1\n```",
+        "```output\n1\n```",
+        "```bash\npython a.py\n```",
+        "```json\n1\n```",
+    ):
+        assert program_in(program + shown) == ("a\n", "python")
+    assert program_in("```text\n1\n```\n```\na\n```\n```text\n1\n```") == ("a\n", "python")
+    assert program_in("```bash\nls\n```") == ("ls\n", "bash")
+
+
+def test_tests_that_are_nested_without_end_are_no_tests() -> None:
+    with pytest.raises(ConfigError, match="ground_truth: not tests of a program"):
+        in_outs("[" * 100_000)

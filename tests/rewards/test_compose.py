@@ -192,6 +192,26 @@ async def test_a_text_alone_can_be_scored() -> None:
                        "outcome": {"only_if": {"part": "format", "at_least": 1}}}},
             "the gates go round in a circle at 'format'",
         ),
+        (
+            {"parts": {"outcome": None, "format": {"only_if": {"part": "outcome", "at_least": 2, "at_most": 1}}}},
+            "at_least: 2.0 is larger than at_most (1.0): it would never open",
+        ),
+        ({"parts": {"format": {"data_sources": ["a*b"]}}}, "data_sources.0: must be a data source, or the start of"),
+        ({"parts": {"format": {"data_sources": [""]}}}, "data_sources.0: must be a data source"),
+        ({"parts": {"outcome": None}, "outcomes": {"a*b": "openai/gsm8k"}}, "outcomes.a*b.[key]: must be a data so"),
+        ({"parts": {"tools": {"cap": [1, 0]}}}, "parts.tools.tools.cap: 1.0 is larger than 0.0"),
+        ({"parts": {"tools": {"tool_weights": {"a": True}}}}, "tool_weights.a: must be a number, not a boolean"),
+        ({"parts": {"overlong": {"max_tokens": True, "buffer_tokens": 1}}}, "max_tokens: must be a number, not a bool"),
+        ({"parts": {"call_cost": {"optimal_calls": True}}}, "must be a number, not a boolean"),
+        ({"parts": {"call_cost": {"optimal_calls": ""}}}, "optimal_calls"),
+        ({"parts": {"reward_model": {"model": ""}}}, "parts.reward_model.reward_model.model: String should have"),
+        ({"parts": {"format": None}, "weights": {"format": True}}, "weights.format: must be a number, not a boolean"),
+        ({"parts": {"format": None}, "clip": [1, -1]}, "clip: 1.0 is larger than -1.0"),
+        (
+            {"parts": {"rubric": {"service": {"url": "http://x"}, "model": "m", "rubric": "r",
+                                  "extra_body": {"messages": []}}}},
+            "extra_body.messages: is not to be replaced",
+        ),
         ({"parts": {"overlong": {"max_tokens": 2, "buffer_tokens": 4}}}, "buffer_tokens: 4 is larger than max_tokens"),
         ({"parts": {"outcome": {"function": "nope"}}}, "parts.outcome.function: data_source: no score for 'nope'"),
         ({"parts": {"outcome": None}, "outcomes": {"a": "nope"}}, "outcomes.a: data_source: no score for 'nope'"),
@@ -215,6 +235,16 @@ def test_samples_are_checked_by_the_functions_that_will_score_them() -> None:
         rewards_of(parts={"outcome": None}).check_samples(samples[1:])
 
 
+async def test_what_a_file_merges_is_no_second_key(tmp_path: Path) -> None:
+    file = tmp_path / "rewards.yaml"
+    file.write_text(
+        "parts:\n  format: &base {weight: 2.0, clip: [0, 1]}\n"
+        "  answer: {<<: *base, kind: format, weight: 3.0}\n  again: {<<: *base, kind: format}\n"
+    )
+    parts = RewardComposition.load(file).config.parts
+    assert {name: part.weight for name, part in parts.items()} == {"format": 2.0, "answer": 3.0, "again": 2.0}
+
+
 async def test_a_file_with_a_users_module_beside_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from rollbox.rewards.registry import score\n"
@@ -235,6 +265,11 @@ async def test_a_file_with_a_users_module_beside_it(tmp_path: Path) -> None:
     [
         (None, "cannot be read"),
         ("[", "not YAML"),
+        (
+            "parts: {outcome: , outcome: {weight: 2}}",
+            r"not YAML: the key 'outcome' is there twice\n.*line 1, column 20",
+        ),
+        ("parts: {outcome: }\nparts: {format: }", "the key 'parts' is there twice"),
         ("- a", "must hold a mapping with the key 'parts'"),
         ("parts: {outcome: }\nmodules: [gone.py]", "rewards.yaml: modules: "),
     ],

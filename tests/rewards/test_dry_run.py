@@ -181,6 +181,13 @@ def test_a_users_module_is_checked(tmp_path: Path) -> None:
     assert "1 functions" in result.stdout
 
 
+def test_a_module_that_registers_nothing_does_not_pass(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def capital(solution_str, ground_truth, extra_info):\n    return 1.0\n")
+    result = rollbox("reward", "verify", "--module", str(tmp_path / "mine.py"))
+    assert result.returncode == 2
+    assert "mine.py: registers no score function" in result.stderr
+
+
 def test_dry_run_of_published_answers(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
     lines = [{"response": row["answer"] if i % 2 else "#### 0"} for i, row in enumerate(rows)]

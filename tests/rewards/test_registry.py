@@ -176,6 +176,15 @@ def mine(solution_str, ground_truth, extra_info):
 """
 
 
+FIXTURES = """
+from rollbox.rewards.registry import Fixture, score
+
+@score("test/odd", fixtures=[{}])
+def odd(solution_str, ground_truth, extra_info):
+    return 0.25
+"""
+
+
 async def test_a_users_file_is_loaded_once(tmp_path: Path) -> None:
     (tmp_path / "my_reward.py").write_text(MODULE.format(name="test/once"))
     first = load_reward_modules(["my_reward.py"], tmp_path)
@@ -188,6 +197,10 @@ async def test_a_users_file_is_loaded_once(tmp_path: Path) -> None:
     [
         ("missing.py", None, "missing.py is not a Python file"),
         ("broken.py", "1 / 0", "broken.py failed: ZeroDivisionError"),
+        ("leaves.py", "raise SystemExit", "leaves.py failed: SystemExit"),
+        ("odd.py", FIXTURES.format('"a"'), r"odd\.py: score 'test/odd' \(.*\): fixtures: must be Fixture"),
+        ("nan.py", FIXTURES.format("Fixture('a', 'b', float('nan'))"), r"nan\.py: Fixture.expected: must be a finite"),
+        ("none.py", FIXTURES.format("Fixture(None, 'b', 1.0)"), r"none\.py: Fixture.solution_str: must be text"),
         ("no_such_module", None, "'no_such_module' cannot be imported: ModuleNotFoundError"),
         ("taken.py", MODULE.format(name="openai/gsm8k"), "'openai/gsm8k' is registered twice"),
     ],

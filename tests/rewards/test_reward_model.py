@@ -119,13 +119,54 @@ async def test_not_open_is_said(model_dir: Path) -> None:
         await rewards_of(model_dir).score(trajectory())
 
 
-async def test_a_chat_model_is_no_reward_model(random_model_dir: Path, tokenizer: Any, tmp_path: Path) -> None:
-    async def opened(model: Path) -> str:
-        with pytest.raises(ConfigError) as caught:
-            async with LocalRewardModel("rm", RewardModelPart(kind="reward_model", model=str(model))):
-                pass
-        return str(caught.value)
+async def opened(model: Path, **fields: Any) -> str:
+    """What is said on opening it."""
+    with pytest.raises(ConfigError) as caught:
+        async with LocalRewardModel("rm", RewardModelPart(kind="reward_model", model=str(model), **fields)):
+            pass
+    return str(caught.value)
 
+
+async def test_a_model_that_cannot_be_used_is_said_before_anything_is_scored(
+    model_dir: Path, tokenizer: Any, tmp_path: Path
+) -> None:
+    assert "device: 'cuda:99' cannot be used" in await opened(model_dir, device="cuda:99")
+    assert "device: 'nonsense' cannot be used" in await opened(model_dir, device="nonsense")
+    small = _saved(tokenizer, tmp_path / "small", max_position_embeddings=64)
+    assert "max_tokens: the model takes 64 at most (got 65)" in await opened(small, max_tokens=65)
+    weights = small / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert "cannot be loaded: " in await opened(small)
+
+
+async def test_an_answer_is_cut_to_what_the_model_can_take(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = _saved(tokenizer, tmp_path, max_position_embeddings=64)
+    async with LocalRewardModel("rm", RewardModelPart(kind="reward_model", model=str(small))) as model:
+        lengths: list[int] = []
+        forward = model._model.forward
+
+        def seen(**batch: Any) -> Any:
+            lengths.append(batch["input_ids"].shape[1])
+            return forward(**batch)
+
+        monkeypatch.setattr(model._model, "forward", seen)
+        await model(trajectory("word " * 500))
+    assert lengths == [64]
+
+
+async def test_a_logit_that_is_no_number_is_named_whatever_squashes_it(
+    model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for logit in (math.inf, -math.inf, math.nan):
+        monkeypatch.setattr(LocalRewardModel, "_score", lambda self, chats, logit=logit: [logit] * len(chats))
+        async with rewards_of(model_dir) as rewards:
+            with pytest.raises(InfraError, match="reward part 'reward_model"):
+                await rewards.score(trajectory())
+
+
+async def test_a_chat_model_is_no_reward_model(random_model_dir: Path, tokenizer: Any, tmp_path: Path) -> None:
     assert "is not a model directory" in await opened(tmp_path / "gone")
     assert "has no trained reward head: score.weight" in await opened(random_model_dir)
     assert "has 3 outputs; a reward model has one" in await opened(_saved(tokenizer, tmp_path / "three", num_labels=3))

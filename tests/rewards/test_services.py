@@ -149,7 +149,41 @@ async def test_a_token_comes_from_the_environment(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SCORE_TOKEN", "abc")
     async with served(lambda path, body: 1.0, API, token_variable="SCORE_TOKEN") as (server, rewards):
         await scored(rewards)
-    assert server.headers[0]["Authorization"] == "Bearer abc"
+        monkeypatch.setenv("SCORE_TOKEN", " abc\n")  # as a file with the token is read
+        async with rewards_of(API, server.url, token_variable="SCORE_TOKEN") as again:
+            await scored(again)
+    assert [headers["Authorization"] for headers in server.headers] == ["Bearer abc"] * 2
+    monkeypatch.setenv("SCORE_TOKEN", "a\nb")
+    with pytest.raises(ConfigError, match="SCORE_TOKEN holds more than one line"):
+        rewards_of(API, "http://x", token_variable="SCORE_TOKEN")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "http://h:99999", "http://h:x", "http://a b", "http://..", "http://h:0", "h"]
+)
+def test_an_address_that_nothing_can_have_is_a_wrong_setting(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"parts\.mine\.api\.service\.url: "):
+        rewards_of(API, url)
+
+
+async def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_MAX_ANSWER_BYTES", 1 << 20)
+    async with served(lambda path, body: "0" * (3 << 20), API, retries=0) as (_server, rewards):
+        with pytest.raises(InfraError, match="answered with more than 1 MiB"):
+            await scored(rewards)
+
+
+async def test_a_server_that_breaks_off_is_our_failure() -> None:
+    async def broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"sc')
+        writer.close()
+
+    async with await asyncio.start_server(broken, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with rewards_of(API, url, retries=1) as rewards:
+            with pytest.raises(InfraError, match="cannot be reached: Response payload is not completed"):
+                await scored(rewards)
 
 
 STEPS = {"kind": "steps"}

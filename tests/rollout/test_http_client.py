@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -12,7 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from rollbox.rollout.engines.http_client import EngineClient
-from rollbox.rollout.engines.replicas import Replicas
+from rollbox.rollout.engines.replicas import Replica, Replicas
+from rollbox.rollout.engines.watch import watched
 from rollbox.schemas.errors import ConfigError, EngineError
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -25,8 +27,12 @@ class Server:
         self.name = name
         self.script = script or []
         self.seen: list[Any] = []
-        self.hanging, self.left = asyncio.Event(), asyncio.Event()
+        self.hanging, self.left, self.probed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.url = ""
+
+    async def models(self, request: web.Request) -> web.StreamResponse:
+        self.probed.set()
+        return web.json_response({})
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.seen.append(await request.json())
@@ -50,7 +56,7 @@ async def running(*servers: Server, **settings: Any) -> AsyncIterator[EngineClie
     async with AsyncExitStack() as stack:
         for server in servers:
             app = web.Application()
-            app.add_routes([web.post("/x", server.answer)])
+            app.add_routes([web.post("/x", server.answer), web.get("/v1/models", server.models)])
             started = await stack.enter_async_context(TestServer(app, handler_cancellation=True))
             server.url = str(started.make_url("")).rstrip("/")
         yield await stack.enter_async_context(EngineClient([server.url for server in servers], **settings))
@@ -94,6 +100,65 @@ async def test_a_server_that_hangs_is_left_at_the_deadline() -> None:
         with pytest.raises(EngineError, match="no answer to /x within"):
             await client.post("/x", {}, "t")
         await server.left.wait()
+
+
+async def test_the_requests_of_a_server_that_hangs_go_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that stands still keeps its connections, and takes new ones, by its kernel alone."""
+    monkeypatch.setattr("rollbox.rollout.engines.watch.PROBE_S", 0.2)
+    well = Server("well")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with running(well) as client:
+            client.replicas.all.insert(0, Replica(f"http://127.0.0.1:{silent.getsockname()[1]}"))
+            async with watched(client.replicas, client._session):
+                asked = [asyncio.create_task(client.post("/x", {}, f"t{i}")) for i in range(8)]
+                assert await asyncio.gather(*asked) == [{"from": "well"}] * 8
+                hung = client.replicas.all[0]
+                assert (hung.hangs, hung.outstanding, hung._requests) == (True, 0, set())
+                # It is left out as long as it says nothing, and taken back when it does.
+                assert {(await client.post("/x", {}, f"u{i}"))["from"] for i in range(8)} == {"well"}
+                hung.heard()
+                with client.replicas.lease("new") as chosen:
+                    assert chosen is hung
+
+
+async def test_a_server_that_is_slow_and_there_keeps_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollbox.rollout.engines.watch.PROBE_S", 0.05)
+    slow, other = Server("slow", ["hang"]), Server("other")
+    async with running(slow, other) as client:
+        held = asyncio.create_task(client.post("/x", {}, "t"))
+        await slow.hanging.wait()
+        for _ in range(2):
+            await slow.probed.wait()
+            slow.probed.clear()
+        assert not held.done()
+        assert not client.replicas.all[0].hangs
+        held.cancel()
+        await asyncio.gather(held, return_exceptions=True)
+
+
+def test_one_that_lets_a_deadline_pass_in_silence_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as an engine that is stuck behind a front end that still says which models it has."""
+    now = 100.0
+    monkeypatch.setattr("rollbox.rollout.engines.replicas.time.monotonic", lambda: now)
+    replicas = Replicas(["http://a", "http://b"])
+    stuck, busy = replicas.all
+
+    def waits_in_vain(server: Replica, answers_others: bool) -> None:
+        nonlocal now
+        with replicas.lease("t") as chosen:
+            assert chosen is server
+            now += 600.0
+            if answers_others:
+                server.heard()
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        waits_in_vain(stuck, False)
+    with pytest.raises(TimeoutError):
+        waits_in_vain(busy, True)
+    assert replicas.any_well(but=stuck)
+    with replicas.lease("t") as chosen:
+        assert chosen is busy
 
 
 async def test_cancelling_closes_the_connection() -> None:

@@ -31,6 +31,14 @@ from rollbox.schemas.trajectory import Sample, Trajectory
 from rollbox.tools_config import find_tools
 
 MakeJob = Callable[..., RolloutJob]
+CLOSING_TOOL = """
+from pathlib import Path
+from rollbox.tools.calculator import CalculatorTool
+
+class ClosingTool(CalculatorTool):
+    async def aclose(self):
+        Path({!r}).touch()
+"""
 
 
 @pytest.fixture
@@ -167,6 +175,36 @@ async def test_a_killed_process_loses_nothing_that_was_finished(
     assert after[: len(before)] == before
     assert sorted(json.loads(line)["trajectory_id"] for line in after) == sorted(f"{i}.0" for i in range(1, 41))
     assert f"{len(before)} of 40 trajectories are in" in ended.stdout.replace("\n", "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_a_signal_ends_the_run_in_order(number: int, code: int, random_model_dir: Path, tmp_path: Path) -> None:
+    """Schedulers send SIGTERM; a tool's session on a server is to be given back then too."""
+    data, out, released = tmp_path / "data.jsonl", tmp_path / "out", tmp_path / "released"
+    data.write_text("".join(f'{{"question": "What is {i}?", "answer": "{i}"}}\n' for i in range(4000)))
+    (tmp_path / "closing_tool.py").write_text(CLOSING_TOOL.format(str(released)))
+    (tmp_path / "tools.yaml").write_text("tools: [{class_name: closing_tool.ClosingTool, config: {type: native}}]\n")
+    options = ["--model", str(random_model_dir), "--data", str(data), "--out", str(out), "--max-tokens", "16"]
+    # A process in the background of a shell ignores SIGINT, and so would its children.
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    start += "from rollbox.cli.main import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", start, "rollout", *options, "--tools", str(tmp_path / "tools.yaml")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    while len(_finished(out)) < 3:
+        assert process.poll() is None, process.communicate()[1]
+        await asyncio.sleep(0.01)
+    process.send_signal(number)
+    said, errors = process.communicate()
+    assert process.returncode == code, errors
+    assert "the same command goes on with what is in" in said
+    assert "Traceback" not in errors
+    assert released.exists()
+    assert json.loads(_finished(out)[-1])
 
 
 def _finished(out: Path) -> list[str]:

@@ -126,7 +126,7 @@ async def test_a_whole_trajectory_is_what_a_plain_forward_pass_sees(vision_model
             Calling(engine, call),
             tools,
             get_parser("hermes"),
-            SamplingParams(max_tokens=16, seed=4),
+            SamplingParams(max_tokens=32, seed=4),
             RolloutLimits(max_turns=2),
         )
         trajectory: Trajectory = await loop.run(sample)

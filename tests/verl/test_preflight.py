@@ -36,6 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "own.py").write_text(
         "def good(data_source, solution_str, ground_truth, extra_info):\n    return {'score': 0.5}\n"
         "async def bad(**kwargs):\n    return kwargs['nothing']\n"
+        "def odd(**kwargs):\n    return float('nan')\n"
     )
     return made
 
@@ -56,6 +57,8 @@ async def test_a_reward_function_of_ones_own_is_tried(folder: Path, random_model
     assert lines[3].endswith("gives an answer of '#### 1' 0.5 (rollbox/arithmetic)")
     with pytest.raises(ConfigError, match=r"bad of .*own.py cannot score row 0 of .*KeyError: 'nothing'; mend it"):
         await preflight(config_of(folder, random_model_dir, own, "reward.custom_reward_function.name=bad"))
+    with pytest.raises(ConfigError, match=r"odd of .*own.py cannot score row 0 of .*it returned nan as its value"):
+        await preflight(config_of(folder, random_model_dir, own, "reward.custom_reward_function.name=odd"))
 
 
 OWN = """

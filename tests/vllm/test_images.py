@@ -84,7 +84,7 @@ async def test_another_number_of_tokens_is_refused(engine: VisionEngine, seeing_
 async def test_a_whole_trajectory_is_what_a_plain_forward_pass_sees(engine: Any, seeing_dir: Path) -> None:
     calling = Calling(engine, '<tool_call>\n{"name": "draw", "arguments": {}}\n</tool_call>')
     tools = {"draw": ImageTool(picture(100, 60), picture(64, 128, 1))}
-    sampling, limits = SamplingParams(max_tokens=16, seed=4), RolloutLimits(max_turns=2)
+    sampling, limits = SamplingParams(max_tokens=32, seed=4), RolloutLimits(max_turns=2)
     loop = RolloutLoop(calling, tools, get_parser("hermes"), sampling, limits)
     sample = Sample(sample_id="s", data_source="x", messages=[{"role": "user", "content": "Draw."}])
     trajectory = await loop.run(sample)

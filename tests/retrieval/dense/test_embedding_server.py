@@ -126,3 +126,11 @@ async def test_the_key_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_prefixes_that_models_ask_for(model: str, prefixes: tuple[str, str]) -> None:
     assert known_prefixes(model) == prefixes
+
+
+async def test_a_password_in_the_address_is_not_shown() -> None:
+    client = EmbeddingServer("http://user:secret@127.0.0.1:9/v1/embeddings", "m")
+    with pytest.raises(InfraError, match=r"embedding server http://127\.0\.0\.1:9/v1/embeddings unavailable") as caught:
+        await client.embed(["text"], 20)
+    await client.aclose()
+    assert "secret" not in str(caught.value)

@@ -1,5 +1,6 @@
 """The dense part of an index: what it finds, how it is begun, killed and finished, and what it refuses."""
 
+import asyncio
 import json
 import os
 import resource
@@ -372,6 +373,34 @@ def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
 async def test_a_time_limit(embedder: SentenceModel) -> None:
     with pytest.raises(InfraError, match="took longer than"):
         await embedder.embed(["a few words " * 50] * 64, 0.01)
+
+
+async def test_batches_come_back_in_order(embedder: SentenceModel) -> None:
+    texts = [f"{word} " * (1 + place % 7) for place, word in enumerate(["gold", "heart", "tokyo", "rock"] * 20)]
+    together, _ = await embedder.embed(texts, 300)  # of 32 at a time
+    for place in (0, 31, 32, 79):
+        [alone], _ = await embedder.embed([texts[place]], 300)
+        assert float(together[place] @ alone) > 0.999
+
+
+async def test_what_nobody_waits_for_is_not_embedded(model_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = SentenceModel(model_dir, "cpu", batch_size=1)
+    begun, batches = asyncio.Event(), []
+    loop, real = asyncio.get_running_loop(), model._embed
+
+    def counted(texts: list[str]) -> Vectors:
+        batches.append(texts)
+        loop.call_soon_threadsafe(begun.set)
+        return real(texts)
+
+    monkeypatch.setattr(model, "_embed", counted)
+    task = asyncio.create_task(model.embed([f"text {number}" for number in range(500)], 300))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    await model.embed(["the next"], 300)
+    assert batches[-1] == ["the next"]
+    assert sum(map(len, batches)) < 500
 
 
 def test_the_title_is_embedded_too() -> None:
