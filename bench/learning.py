@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 from pathlib import Path
 
 from rollbox.demo.grpo import read_metrics
-from rollbox.training.launch import prepare
+from rollbox.training.launch import prepare, run_trainer
 
 CORRECT = "val-core/rollbox/arithmetic/acc/mean@2"
 
@@ -59,8 +58,8 @@ def train(folder: Path, seed: int, rate: float, options: argparse.Namespace) -> 
     ]
     command, environment, _ = prepare("cpu_learning", given, check=False)
     environment["VERL_FILE_LOGGER_PATH"] = str(metrics.resolve())
-    with (folder / "train.log").open("wb") as log:
-        subprocess.run(command, env=environment, stdout=log, stderr=subprocess.STDOUT, check=True)
+    if code := run_trainer(command, environment, folder / "train.log"):
+        raise SystemExit(f"the trainer ended with exit code {code}; see {folder / 'train.log'}")
     return read_metrics(metrics)
 
 

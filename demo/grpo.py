@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..schemas.errors import ConfigError, RollboxError
-from ..training.launch import prepare
+from ..training.launch import prepare, run_trainer
 from .arithmetic_data import prepare_arithmetic
 
 _SHOWN_LINES = 25
@@ -51,10 +50,10 @@ def run_grpo(options: GrpoOptions, console: Console) -> dict[int, dict[str, floa
         console.print(f"preflight: {line}", style="dim")
     environment["VERL_FILE_LOGGER_PATH"] = str(out / "metrics.jsonl")
     log = out / "train.log"
-    with console.status(f"{options.steps} GRPO steps with verl (its log: {log})"), log.open("wb") as file:
-        done = subprocess.run(command, env=environment, stdout=file, stderr=subprocess.STDOUT, check=False)  # noqa: S603 - our own command
-    if done.returncode != 0:
-        raise RollboxError(f"verl's trainer ended with exit code {done.returncode}; the end of {log}:\n{_tail(log)}")
+    with console.status(f"{options.steps} GRPO steps with verl (its log: {log})"):
+        code = run_trainer(command, environment, log)
+    if code != 0:
+        raise RollboxError(f"verl's trainer ended with exit code {code}; the end of {log}:\n{_tail(log)}")
     metrics = read_metrics(out / "metrics.jsonl")
     console.print(metrics_table(metrics))
     console.print(f"Written to {out}/: metrics.jsonl, train.log, records/ (every trajectory), model/")

@@ -14,9 +14,12 @@ from ..rewards.score import as_score
 from ..rewards.trajectory import rewards_of
 from ..rewards.verify import verify
 from ..schemas.errors import ConfigError
-from ..schemas.trajectory import Sample
+from .check_code_sandbox import check_code_sandbox
+from .check_data import DataRow
 from .reward_model_settings import HYBRID, OUR_FUNCTION, ROLLBOX, check_hybrid, check_is_asked
 from .settings import TrainingSettings
+
+_ANSWER = "#### 1"
 
 
 def check_reward_settings(config: Any, settings: TrainingSettings) -> None:
@@ -38,7 +41,7 @@ def check_reward_settings(config: Any, settings: TrainingSettings) -> None:
         raise ConfigError(f"rollbox.reward_model: only reward.reward_manager.name={HYBRID} reads it (got {manager})")
 
 
-async def check_rewards(config: Any, settings: TrainingSettings, samples: list[Sample]) -> list[str]:
+async def check_rewards(config: Any, settings: TrainingSettings, rows: Sequence[DataRow]) -> list[str]:
     """The reward of each row can be computed, and functions of the user's own are verified.
 
     Returns:
@@ -49,9 +52,10 @@ async def check_rewards(config: Any, settings: TrainingSettings, samples: list[S
     """
     function, manager = config.reward.custom_reward_function, config.reward.reward_manager.name
     if function.path is not None and (manager != HYBRID or str(function.path) != OUR_FUNCTION):
-        return [await _try_reward_function(config, samples[0])]
+        return [*await check_code_sandbox(config), await _try_reward_function(config, rows)]
     if manager not in (ROLLBOX, HYBRID):
-        return [f"reward: verl's manager {manager!r}, not tried"]
+        return [*await check_code_sandbox(config), f"reward: verl's manager {manager!r}, not tried"]
+    samples = [row.sample for row in rows]
     try:
         rewards = rewards_of(settings.rewards.path)
         rewards.check_samples(samples)
@@ -79,30 +83,47 @@ async def _verified(rewards: RewardComposition, entries: Sequence[ScoreEntry]) -
     return f"reward functions verified: {', '.join(f'{name} ({number} checks)' for name, number in passed.items())}"
 
 
-async def _try_reward_function(config: Any, sample: Sample) -> str:
+async def _try_reward_function(config: Any, rows: Sequence[DataRow]) -> str:
+    """Score an answer to the first row of each data source, and to its first row without a ground truth."""
     from verl.trainer.ppo.reward import get_custom_reward_fn
 
     where = f"{config.reward.custom_reward_function.name} of {config.reward.custom_reward_function.path}"
+    for row in rows:
+        if "ground_truth" not in (row.columns.get("reward_model") or {}):
+            raise ConfigError(
+                f"data: row {row.name} has no reward_model.ground_truth, which verl's reward managers and ours read; "
+                "add it, empty where the reward function needs none"
+            )
     if config.reward.reward_model.enable:
         return f"reward: {where}, not tried, because it may ask the reward model"
     try:
         function = get_custom_reward_fn(config)
-        assert function is not None
-        arguments: dict[str, Any] = {
-            "data_source": sample.data_source,
-            "solution_str": "#### 1",
-            "ground_truth": sample.ground_truth,
-            "extra_info": {**sample.extra_info, "tool_rewards": [], "turn_scores": [], "num_turns": 2},
-        }
+    except Exception as error:
+        raise ConfigError(f"reward: {where} cannot be loaded: {type(error).__name__}: {error}") from error
+    chosen: dict[tuple[str, bool], DataRow] = {}
+    for row in rows:
+        chosen.setdefault((row.sample.data_source, row.sample.ground_truth is None), row)
+    scores = {name: await _tried(function, row, where) for (name, _), row in chosen.items()}
+    told = ", ".join(f"{score:g} ({name})" for name, score in scores.items())
+    return f"reward: {where} gives an answer of {_ANSWER!r} {told}"
+
+
+async def _tried(function: Any, row: DataRow, where: str) -> float:
+    arguments: dict[str, Any] = {
+        "data_source": row.sample.data_source,
+        "solution_str": _ANSWER,
+        "ground_truth": row.columns["reward_model"]["ground_truth"],
+        "extra_info": {**row.sample.extra_info, "tool_rewards": [], "turn_scores": [], "num_turns": 2},
+    }
+    try:
         if inspect.iscoroutinefunction(function):
             result = await function(**arguments)
         else:
             result = await asyncio.to_thread(lambda: function(**arguments))
         given = result["score"] if isinstance(result, dict) else result
-        score = as_score(given, "it").value
-    except Exception as error:
+        return as_score(given, "it").value
+    except (Exception, SystemExit) as error:
         raise ConfigError(
-            f"reward: {where} cannot score row {sample.sample_id}: {type(error).__name__}: {error}; mend it, or start "
-            "with --no-preflight where it needs what only a real trajectory has"
+            f"reward: {where} cannot score row {row.name} ({row.sample.data_source}): {type(error).__name__}: {error}; "
+            "mend it, or start with --no-preflight where it needs what only a real trajectory has"
         ) from error
-    return f"reward: {where} gives an answer of '#### 1' to the first row {score:g}"

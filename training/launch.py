@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from .preflight import preflight
@@ -13,6 +18,7 @@ from .recipe import Recipe, compose_recipe, find_recipe
 from .verl_version import check_version
 
 PLUGIN = "rollbox.training.plugin"
+_ENDING_S = 60.0  # Ray ends a dozen processes
 _CPU_ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
     "OMP_NUM_THREADS": "1",
@@ -61,3 +67,43 @@ def become(argv: Sequence[str], env: dict[str, str]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(argv[0], list(argv), env)  # noqa: S606 - no shell is wanted
+
+
+def run_trainer(argv: Sequence[str], env: Mapping[str, str], log: Path) -> int:
+    """Run the trainer beside this process, with its output in `log`; to be called from the main thread.
+
+    It ends with the caller, by Ctrl-C and SIGTERM too: killed outright, it would leave processes of Ray's behind, and
+    left alone it would go on training.
+
+    Returns:
+        The exit code, negative for a signal.
+    """
+    with log.open("wb") as file, _raised_by_sigterm():
+        trainer = subprocess.Popen(argv, env=dict(env), stdout=file, stderr=subprocess.STDOUT)  # noqa: S603 - our own
+        try:
+            return trainer.wait()
+        finally:
+            _end(trainer)
+
+
+def _end(trainer: subprocess.Popen[bytes]) -> None:
+    trainer.terminate()  # does nothing to one that has ended
+    try:
+        trainer.wait(_ENDING_S)
+    except BaseException as error:
+        trainer.kill()
+        trainer.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+
+
+@contextmanager
+def _raised_by_sigterm() -> Iterator[None]:
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

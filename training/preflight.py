@@ -6,7 +6,7 @@ Each check raises `ConfigError` that says what is wrong and how to mend it, or r
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,16 +21,15 @@ from ..tools.base import BaseTool
 from ..tools.dispatch import ToolBox
 from ..tools.registry import load_tools
 from .algorithms.settings import settings_of as estimator_settings
+from .check_data import DataRow, check_agent_names, check_batch_size, data_rows
+from .check_lengths import check_lengths
+from .check_resume import check_resume
 from .check_rewards import check_reward_settings, check_rewards
 from .check_sampler import check_sampler
 from .example_call import example_arguments, written_call
 from .reachable_tools import check_agent_loop, check_response_length
 from .rehearsal import RehearsalEngine
 from .settings import TrainingSettings, read_settings
-from .verl_data import read_rows
-from .verl_rows import sample_of
-
-_ROWS = 256
 
 
 async def preflight(config: Any) -> list[str]:
@@ -45,23 +44,27 @@ async def preflight(config: Any) -> list[str]:
     settings = read_settings(config)
     estimator_settings(config.algorithm)
     rollout = config.actor_rollout_ref.rollout
-    loops = _agent_names(config)
+    rows = {key: data_rows(config, key) for key in ("train_files", "val_files")}
+    check_batch_size(config, rows["train_files"])
+    loops = [row.columns.get("agent_name") for row in rows["train_files"]]
     check_agent_loop(rollout, loops)
     check_response_length(rollout, loops)
     check_reward_settings(config, settings)
     check_sampler(config, settings)
     tokenizer = _tokenizer(config)
+    check_lengths(config)
     tools = _tools(config, settings)
-    lines = []
+    every_row = [row for found in rows.values() for row in found]
+    check_agent_names(rollout, every_row, tuple(tools))
+    lines = check_resume(config)
     async with contextlib.AsyncExitStack() as stack:
         for tool in tools.values():
             stack.push_async_callback(tool.aclose)
         lines.append(await check_tools(tools, settings))
         template = ChatTemplate(tokenizer, [tool.tool_schema for tool in tools.values()])
-        samples = [sample for key in ("train_files", "val_files") for sample in _samples(config, key)]
-        lines.append(check_prompts(template, tools, samples, config))
-        lines.append(await check_rollout(config, settings, tokenizer, tools, samples[0]))
-    return lines + await check_rewards(config, settings, samples)
+        lines.append(check_prompts(template, tools, rows, config))
+        lines.append(await check_rollout(config, settings, tokenizer, tools, every_row[0].sample))
+    return lines + await check_rewards(config, settings, every_row)
 
 
 async def check_tools(tools: Mapping[str, BaseTool], settings: TrainingSettings) -> str:
@@ -80,26 +83,40 @@ async def check_tools(tools: Mapping[str, BaseTool], settings: TrainingSettings)
     return f"tools answer: {', '.join(times)}"
 
 
-def check_prompts(template: ChatTemplate, tools: Mapping[str, BaseTool], samples: list[Sample], config: Any) -> str:
+def check_prompts(
+    template: ChatTemplate, tools: Mapping[str, BaseTool], rows: Mapping[str, Sequence[DataRow]], config: Any
+) -> str:
     """Every tool is shown in the prompt, and the prompts fit."""
     limit = int(config.data.max_prompt_length)
-    longest = 0
-    for sample in samples:
-        ids = template.prompt_ids(sample.messages)
-        longest = max(longest, len(ids))
-        if len(ids) > limit and not config.data.filter_overlong_prompts:
+    longest = looked_at = 0
+    for key, found in rows.items():
+        fitting = 0
+        for row in found:
+            tokens = len(template.prompt_ids(row.sample.messages))
+            longest, looked_at, fitting = max(longest, tokens), looked_at + 1, fitting + (tokens <= limit)
+            if tokens > limit and not config.data.filter_overlong_prompts:
+                raise ConfigError(
+                    f"data: the prompt of row {row.name} has {tokens} tokens, tool list included, and "
+                    f"data.max_prompt_length is {limit}; raise it or set data.filter_overlong_prompts=True"
+                )
+        if not fitting:
             raise ConfigError(
-                f"data: the prompt of row {sample.sample_id} has {len(ids)} tokens, tool list included, and "
-                f"data.max_prompt_length is {limit}; raise it or set data.filter_overlong_prompts=True"
+                f"data.{key}: each of the {len(found)} prompts looked at is longer than "
+                f"data.max_prompt_length={limit}, tool list included, and filter_overlong_prompts would leave them "
+                "all out; raise it"
             )
-    shown = template.decode(template.prompt_ids(samples[0].messages))
+    _check_shown(template, tools, next(iter(rows.values()))[0].sample)
+    return f"prompts: {looked_at} rows looked at, {longest} of {limit} tokens at most, every tool shown"
+
+
+def _check_shown(template: ChatTemplate, tools: Mapping[str, BaseTool], sample: Sample) -> None:
+    shown = template.decode(template.prompt_ids(sample.messages))
     for name in tools:
         if name not in shown:
             raise ConfigError(
                 f"chat template: it does not show the tool {name!r} to the model; use a template that takes tools, or "
                 "describe the tools in the prompts and leave out multi_turn.tool_config_path"
             )
-    return f"prompts: {len(samples)} rows looked at, {longest} of {limit} tokens at most, every tool shown"
 
 
 async def check_rollout(
@@ -145,7 +162,7 @@ def _tokenizer(config: Any) -> Tokenizer:
     model = config.actor_rollout_ref.model
     path = model.get("tokenizer_path") or model.path
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=bool(model.get("trust_remote_code", False)))
     except Exception as error:
         raise ConfigError(f"actor_rollout_ref.model.path: cannot load the tokenizer of {path!r}: {error}") from error
     if model.get("custom_chat_template"):
@@ -160,17 +177,3 @@ def _tools(config: Any, settings: TrainingSettings) -> dict[str, BaseTool]:
     if not path:
         return {}
     return load_tools(Path(path))
-
-
-def _agent_names(config: Any) -> list[str | None]:
-    files = config.data.train_files
-    paths = [Path(file) for file in ([files] if isinstance(files, str) else files)]
-    return [row.get("agent_name") for path in paths for row in read_rows(path, "data.train_files", _ROWS)]
-
-
-def _samples(config: Any, key: str) -> Iterator[Sample]:
-    files = config.data[key]
-    for file in [files] if isinstance(files, str) else files:
-        for number, row in enumerate(read_rows(Path(file), f"data.{key}", _ROWS)):
-            prompt = row.get(config.data.get("prompt_key", "prompt"))
-            yield sample_of({**row, "raw_prompt": prompt or [], "uid": f"{number} of {file}"})

@@ -114,7 +114,11 @@ def read_settings(config: Any) -> TrainingSettings:
 
     settings = settings_of(OmegaConf.select(config, "rollbox"))
     turns = OmegaConf.select(config, "actor_rollout_ref.rollout.multi_turn.max_assistant_turns")
-    return settings if turns is None else settings.model_copy(update={"max_turns": int(turns)})
+    if turns is None:
+        return settings
+    where = "actor_rollout_ref.rollout.multi_turn.max_assistant_turns"
+    counted = validated(TrainingSettings, {"max_turns": turns}, where).max_turns
+    return settings.model_copy(update={"max_turns": counted})
 
 
 def settings_of(section: Any) -> TrainingSettings:
@@ -127,4 +131,6 @@ def settings_of(section: Any) -> TrainingSettings:
         return validated(TrainingSettings, section or {}, "rollbox")
     from omegaconf import OmegaConf
 
-    return validated(TrainingSettings, OmegaConf.to_container(section, resolve=True), "rollbox")
+    if OmegaConf.is_config(section):
+        section = OmegaConf.to_container(section, resolve=True)
+    return validated(TrainingSettings, section, "rollbox")

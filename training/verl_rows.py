@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..schemas.errors import ConfigError
@@ -20,17 +20,18 @@ def sample_of(row: Mapping[str, Any], images: Sequence[Any] = ()) -> Sample:
         images: of Pillow, one for each image part of the prompt, as verl read them.
 
     Raises:
-        ConfigError: there is no prompt, or it holds more than text and images.
+        ConfigError: a column is not of verl's shape, there is no prompt, or it holds more than text and images.
     """
-    extra_info = dict(row.get("extra_info") or {})
-    sample_id = str(row.get("uid") or row.get("index", extra_info.get("index", "")))
+    sample_id = str(row.get("uid") or row.get("index", ""))
+    extra_info = dict(_mapping(row, "extra_info", sample_id))
+    sample_id = sample_id or str(extra_info.get("index", ""))
     fields = {
         "sample_id": sample_id,
         "data_source": str(row.get("data_source") or "unknown"),
-        "messages": [_message(message, sample_id) for message in row.get("raw_prompt", ())],
-        "ground_truth": _ground_truth(row),
+        "messages": _messages(row, sample_id),
+        "ground_truth": _ground_truth(_mapping(row, "reward_model", sample_id)),
         "extra_info": extra_info,
-        "tools_kwargs": _tools_kwargs(row, extra_info),
+        "tools_kwargs": _tools_kwargs(row, extra_info, sample_id),
         "images": list(images),
     }
     return validated(Sample, fields, f"sample {sample_id!r}")
@@ -43,7 +44,11 @@ def selected_tools(row: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str,
         ConfigError: a tool is selected that is not loaded.
     """
     selection = (row.get("extra_info") or {}).get("tool_selection")
-    if selection is None or len(selection) == 0:
+    if selection is None:
+        return names
+    if isinstance(selection, str) or not isinstance(selection, Iterable):
+        raise ConfigError(f"extra_info.tool_selection: must be a list of names of tools (got {selection!r})")
+    if not (selection := list(selection)):
         return names
     unknown = [name for name in selection if name not in names]
     if unknown:
@@ -53,7 +58,33 @@ def selected_tools(row: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str,
     return tuple(name for name in names if name in set(selection))
 
 
-def _message(message: Mapping[str, Any], sample_id: str) -> dict[str, Any]:
+def _mapping(row: Mapping[str, Any], column: str, sample_id: str) -> Mapping[str, Any]:
+    value = row.get(column)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            f"sample {sample_id!r}: {column}: must hold named fields, as verl's data sets do (got "
+            f"{type(value).__name__} {str(value)[:80]!r})"
+        )
+    return value
+
+
+def _messages(row: Mapping[str, Any], sample_id: str) -> list[dict[str, Any]]:
+    prompt = row.get("raw_prompt", ())
+    if isinstance(prompt, str | Mapping) or not isinstance(prompt, Iterable):
+        raise ConfigError(
+            f"sample {sample_id!r}: the prompt must be a list of chat messages (got {type(prompt).__name__} "
+            f"{str(prompt)[:80]!r}); write it as [{{role: user, content: ...}}]"
+        )
+    return [_message(message, sample_id) for message in prompt]
+
+
+def _message(message: Any, sample_id: str) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise ConfigError(
+            f"sample {sample_id!r}: a chat message must have a role and a content (got {str(message)[:80]!r})"
+        )
     if isinstance(message.get("content"), list):
         message = {**message, "content": [_part(part, sample_id) for part in message["content"]]}
     # A parquet file gives every message all keys, with None where a message has no such thing.
@@ -71,17 +102,17 @@ def _part(part: Mapping[str, Any], sample_id: str) -> dict[str, Any]:
     return {"type": "text", "text": part.get("text") or ""}
 
 
-def _ground_truth(row: Mapping[str, Any]) -> str | None:
-    truth = (row.get("reward_model") or {}).get("ground_truth")
+def _ground_truth(reward_model: Mapping[str, Any]) -> str | None:
+    truth = reward_model.get("ground_truth")
     if truth is None or isinstance(truth, str):
         return truth
     return json.dumps(truth, ensure_ascii=False, default=str)
 
 
-def _tools_kwargs(row: Mapping[str, Any], extra_info: Mapping[str, Any]) -> dict[str, Any]:
-    given = row.get("tools_kwargs") or extra_info.get("tools_kwargs") or {}
+def _tools_kwargs(row: Mapping[str, Any], extra_info: Mapping[str, Any], sample_id: str) -> dict[str, Any]:
+    given = _mapping(row, "tools_kwargs", sample_id) or _mapping(extra_info, "tools_kwargs", sample_id)
     return {
-        name: {key: value for key, value in kwargs.items() if value is not None}
+        name: {key: value for key, value in _mapping(given, name, sample_id).items() if value is not None}
         for name, kwargs in given.items()
         if kwargs is not None
     }

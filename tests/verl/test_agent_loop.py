@@ -200,7 +200,7 @@ async def test_the_score_is_outcome_and_weighted_tool_rewards(kind: str, rolled:
     trajectory = Trajectory(
         trajectory_id="t",
         sample=Sample(sample_id="s", data_source="openai/gsm8k", messages=[{"role": "user"}], ground_truth="7"),
-        messages=[{"role": "assistant", "content": row[RECORD]["answer_text"]}],
+        messages=[{"role": "user"}, {"role": "assistant", "content": row[RECORD]["answer_text"]}],
         prompt_ids=[],
         stop_reason=StopReason.ANSWERED,
         records=records(row),

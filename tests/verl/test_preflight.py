@@ -26,7 +26,7 @@ pytestmark = pytest.mark.verl
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("preflight")
-    write_parquet(generate("train", 8, seed=5), made / "train.parquet", "train")
+    write_parquet(generate("train", 16, seed=5), made / "train.parquet", "train")
     tools = yaml.safe_load((SHIPPED / "python.yaml").read_text())
     tools["tools"][0]["config"]["sandbox_url"] = "http://127.0.0.1:9"
     (made / "unreachable.yaml").write_text(yaml.safe_dump(tools))
@@ -55,7 +55,7 @@ def config_of(folder: Path, model: Path, *overrides: str) -> Any:
 async def test_a_reward_function_of_ones_own_is_tried(folder: Path, random_model_dir: Path) -> None:
     own = f"reward.custom_reward_function.path={folder}/own.py"
     lines = await preflight(config_of(folder, random_model_dir, own, "reward.custom_reward_function.name=good"))
-    assert lines[3].endswith("gives an answer of '#### 1' to the first row 0.5")
+    assert lines[3].endswith("gives an answer of '#### 1' 0.5 (rollbox/arithmetic)")
     with pytest.raises(ConfigError, match=r"bad of .*own.py cannot score row 0 of .*KeyError: 'nothing'; mend it"):
         await preflight(config_of(folder, random_model_dir, own, "reward.custom_reward_function.name=bad"))
     with pytest.raises(ConfigError, match=r"odd of .*own.py cannot score row 0 of .*it returned nan as its value"):
@@ -108,7 +108,7 @@ async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
     assert [line.split(":")[0] for line in lines] == ["tools answer", "prompts", "rehearsal", "reward"]
     assert "calculator" in lines[0]
     assert "python" in lines[0]
-    assert "16 rows can be scored (rollbox/arithmetic)" in lines[3]
+    assert "32 rows can be scored (rollbox/arithmetic)" in lines[3]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
             ["multi_turn.tools_config_file={folder}/unreachable.yaml", "rollbox.call_timeout_s=1"],
             "tool 'python' does not answer: .*Is its server running",
         ),
-        (["data.train_files={folder}/unscored.parquet"], "data: sample .* data_source: no score for 'nope'"),
+        (["data.val_files={folder}/unscored.parquet"], "data: sample .* data_source: no score for 'nope'"),
         (["data.train_files={folder}/none.parquet"], "data.train_files: there is no file .*none.parquet; make it with"),
         (["data.train_files={folder}/empty.jsonl"], "data.train_files: .*empty.jsonl holds no rows"),
         (["data.max_prompt_length=20"], "the prompt of row 0 of .* data.max_prompt_length is 20; raise it"),
@@ -138,6 +138,25 @@ async def test_what_works_is_told(folder: Path, random_model_dir: Path) -> None:
         ),
         (["+rollbox.resample={kept: 4}"], "rollbox: resample.keep: .*required"),
         (["+rollbox.max_turn=1"], "rollbox: max_turn"),
+        (["rollbox=5"], r"rollbox: \(whole input\): .*got 5"),
+        (
+            ["actor_rollout_ref.rollout.multi_turn.max_assistant_turns=0"],
+            "multi_turn.max_assistant_turns: max_turns: .*greater than or equal to 1",
+        ),
+        (
+            ["data.max_prompt_length=20", "data.filter_overlong_prompts=True"],
+            "data.train_files: each of the 16 prompts looked at is longer than data.max_prompt_length=20",
+        ),
+        (["data.max_prompt_length=abc"], "data.max_prompt_length: must be a number of tokens, at least 1 .*abc"),
+        (
+            ["data.max_response_length=16300"],
+            "ppo_max_token_len_per_gpu: 16384 tokens at most .* is 16460 tokens",
+        ),
+        (["actor_rollout_ref.rollout.max_model_len=300"], "rollout.max_model_len: 300, and .* is 352 tokens; raise it"),
+        (
+            ["+actor_rollout_ref.model.override_config.max_position_embeddings=351"],
+            "model was made for 351 tokens .* is 352 tokens; lower them",
+        ),
         (["+algorithm.rollbox.turn_wieght=1"], r"algorithm\.rollbox: turn_wieght"),
         (["~rollbox.rewards", "+rollbox.rewards.file={folder}/gone.yaml"], "gone.yaml: cannot be read"),
         (["trainer.v1.trainer_mode=colocate_async"], "custom_sampler.name=RollboxReplayBufferAsync"),

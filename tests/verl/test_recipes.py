@@ -19,6 +19,8 @@ pytestmark = pytest.mark.verl
 RECIPES = sorted(path.stem for path in SHIPPED.glob("*.yaml") if not path.stem.startswith("rollbox_"))
 CPU_RECIPES = ["cpu_arithmetic", "cpu_learning"]
 GPU_RECIPES = [name for name in RECIPES if name not in CPU_RECIPES]
+# What fits the hardware: of 7 billion parameters, one GPU does not hold the optimizer.
+MODELS = {"gpu1": "Qwen/Qwen2.5-1.5B-Instruct", "gpu8": "Qwen/Qwen2.5-7B-Instruct"}
 MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
 
 
@@ -31,7 +33,8 @@ def _registered() -> None:
     ("name", "hardware", "server"), list(itertools.product(GPU_RECIPES, ["gpu1", "gpu8"], ["vllm", "sglang"]))
 )
 def test_a_gpu_recipe_is_what_verl_can_run(name: str, hardware: str, server: str) -> None:
-    from verl.utils.config import omega_conf_to_dataclass
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
 
     _, config = compose_recipe(find_recipe(name, [f"hardware={hardware}", f"server={server}"]))
     read_settings(config)
@@ -42,8 +45,11 @@ def test_a_gpu_recipe_is_what_verl_can_run(name: str, hardware: str, server: str
     assert config.trainer.n_gpus_per_node == int(hardware.removeprefix("gpu"))
     assert config.data.train_batch_size % config.actor_rollout_ref.actor.ppo_mini_batch_size == 0
     assert config.trainer.v1.sampler.sampler_kwargs.rollbox == config.rollbox
-    omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     omega_conf_to_dataclass(config.algorithm)
+    validate_config(config, need_reference_policy(config), need_critic(config))
+    assert config.actor_rollout_ref.model.path == MODELS[hardware]
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    assert config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu >= longest
 
 
 @pytest.mark.parametrize("name", CPU_RECIPES)

@@ -1,0 +1,60 @@
+"""Before a run: does the sandbox answer that verl's code rewards ask?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+
+from ..schemas.errors import ConfigError
+
+_PROGRAM = {
+    "code": "print(6 * 7)",
+    "language": "python",
+    "stdin": "",
+    "compile_timeout": 10,
+    "run_timeout": 10,
+    "memory_limit_MB": 1024,
+    "files": {},
+    "fetch_files": [],
+}
+_TIMEOUT_S = 30.0
+
+
+async def check_code_sandbox(config: Any) -> list[str]:
+    """Run a program where `reward_kwargs.sandbox_fusion_url` or `reward.sandbox_fusion.url` says.
+
+    verl scores a program 0 when its sandbox does not answer, and goes on.
+
+    Returns:
+        A line for the user for each address.
+
+    Raises:
+        ConfigError: it does not answer, or does not run the program.
+    """
+    kwargs = config.reward.custom_reward_function.get("reward_kwargs") or {}
+    addresses = {
+        "reward.custom_reward_function.reward_kwargs.sandbox_fusion_url": kwargs.get("sandbox_fusion_url"),
+        "reward.sandbox_fusion.url": (config.reward.get("sandbox_fusion") or {}).get("url"),
+    }
+    return [await _checked(key, str(url)) for key, url in addresses.items() if url]
+
+
+async def _checked(key: str, url: str) -> str:
+    remedy = f"every program would be scored 0. Start `rollbox serve` and set {key} to its address with /run_code"
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S)) as session,
+            session.post(url, json=_PROGRAM) as response,
+        ):
+            body = await response.text()
+            answer = await response.json(content_type=None) if response.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        told = str(error) or type(error).__name__
+        raise ConfigError(f"{key}: the sandbox at {url} does not answer ({told}); {remedy}") from error
+    run = answer.get("run_result") if isinstance(answer, dict) else None
+    if not isinstance(run, dict) or run.get("stdout") != "42\n":
+        raise ConfigError(
+            f"{key}: the sandbox at {url} ran no program, but answered {response.status}: {body[:160]!r}; {remedy}"
+        )
+    return f"code sandbox: {url} runs programs"
