@@ -48,7 +48,7 @@ def rollout(
     """Roll out questions with tools, score the answers, write trajectories, a summary and charts."""
     let_idle_threads_sleep()
     from ..rollout.data import find_data, load_samples, with_system
-    from ..rollout.engines.registry import get_engine
+    from ..rollout.engines.registry import get_engine, model_setting
     from ..rollout.job import RolloutJob, run_job
     from ..rollout.loop import RolloutLimits
     from ..schemas.generation import SamplingParams
@@ -62,7 +62,7 @@ def rollout(
     turn_limits = (max_turns, max_calls_per_turn, max_response_tokens)
     job = RolloutJob(
         title=f"rollout of {model} on {data}",
-        model=model if engine is None else f"{engine}:{model}",
+        model=model_setting(model, engine),
         samples=samples,
         tools_file=find_tools(tools),
         out_dir=out,

@@ -37,7 +37,7 @@ class RolloutJob:
     """What to roll out and where to write it.
 
     Attributes:
-        title: of the table and the chart. model: how the user named it; part of what makes it the same run.
+        title: of the table and the chart. model: see `model_setting`; part of what makes it the same run.
         tools_file: the tools YAML. out_dir: files of the run.
         n: trajectories per question. concurrency: trajectories in flight.
         attempts: tries of a trajectory that fails through our fault.

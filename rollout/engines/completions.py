@@ -57,7 +57,7 @@ class CompletionsEngine(ServedEngine):
         self._extra = {**_NEUTRAL, **(extra_body or {})}
 
     async def _ask_servers(self) -> None:
-        self.model_id, self.max_context = await served_model(self._client, self._model)
+        self._serves(await served_model(self._client, self._model))
         if self.processor is not None and not await takes_images(self._client):
             self.processor = None
 
@@ -82,9 +82,9 @@ class CompletionsEngine(ServedEngine):
             **self._extra,
         }
         if images:
-            body = await generate_body(self.model_id, prompt_ids, params, images)
+            body = await generate_body(self.model_name, prompt_ids, params, images)
             return read_generated(await self._client.post(PATH, body, request_id), prompt_ids)
-        body = {"model": self.model_id, "prompt": prompt_ids, "return_token_ids": True, **params}
+        body = {"model": self.model_name, "prompt": prompt_ids, "return_token_ids": True, **params}
         return _read(await self._client.post("/v1/completions", body, request_id))
 
 

@@ -61,7 +61,7 @@ class OpenAIChatEngine(ServedEngine):
         self._extra = dict(extra_body or {})
 
     async def _ask_servers(self) -> None:
-        self.model_id, self.max_context = await served_model(self._client, self._model)
+        self._serves(await served_model(self._client, self._model))
         given = self._given_takes_images
         self.takes_images = self.processor is not None if given is None else given
 
@@ -79,7 +79,7 @@ class OpenAIChatEngine(ServedEngine):
             EngineError: the server failed, or answered with something else than a turn.
         """
         body = {
-            "model": self.model_id,
+            "model": self.model_name,
             "messages": wire_messages(messages, await data_uris(images)),
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,

@@ -56,6 +56,16 @@ def get_engine(
     return _server(kind, target, tokenizer_dir, model, key, chat_template)
 
 
+def model_setting(spec: str | Path, kind: str | None = None) -> str:
+    """How the settings of a run name the model: of servers not the address, where another may stand tomorrow.
+
+    Raises:
+        ConfigError: as `get_engine`.
+    """
+    kind, target = _resolve(str(spec), kind)
+    return f"{kind}:{target}" if kind in LOCAL_KINDS else kind
+
+
 def _resolve(spec: str, kind: str | None) -> tuple[str, str]:
     prefix, _, rest = spec.partition(":")
     if prefix in KINDS:

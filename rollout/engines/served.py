@@ -11,6 +11,7 @@ from typing import Any, Self
 from ..chat_template import Tokenizer
 from ..vision.processor import load_processor
 from .http_client import EngineClient
+from .served_models import ServedModel
 from .tokenizer import Untokenized, load_tokenizer
 
 
@@ -19,12 +20,13 @@ class ServedEngine(ABC):
 
     Attributes:
         processor: the multimodal processor that lies beside the tokenizer, if one does.
-        model_id: the name of the model that is served.
+        model_name: that requests give. model_id: that, and where the servers have it from: what tells it from others.
     """
 
     tokenizer: Tokenizer
     processor: Any
     max_context: int
+    model_name: str
     model_id: str
 
     def __init__(self, client: EngineClient, tokenizer_dir: str | Path | None, chat_template: str | None) -> None:
@@ -34,11 +36,15 @@ class ServedEngine(ABC):
 
     @abstractmethod
     async def _ask_servers(self) -> None:
-        """Learn what is served, and set `model_id` and `max_context`.
+        """Learn what is served, and call `_serves`.
 
         Raises:
             ConfigError: it cannot be used.
         """
+
+    def _serves(self, model: ServedModel) -> None:
+        self.model_name, self.max_context = model.name, model.max_context
+        self.model_id = " at ".join((model.name, *model.paths))
 
     async def __aenter__(self) -> Self:
         if self._tokenizer_dir is None:

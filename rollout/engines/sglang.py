@@ -60,7 +60,7 @@ class SGLangEngine(ServedEngine):
 
     async def _ask_servers(self) -> None:
         await self._check_servers()
-        self.model_id, self.max_context = await served_model(self._client, None)
+        self._serves(await served_model(self._client, None))
 
     async def _check_servers(self) -> None:
         # Newer servers call it /model_info as well; this name is known to all.

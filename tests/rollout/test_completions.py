@@ -31,7 +31,9 @@ class VllmShaped:
         return app
 
     async def models(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "tiny", "max_model_len": self.engine.max_context}]})
+        return web.json_response(
+            {"data": [{"id": "tiny", "root": "/models/tiny", "max_model_len": self.engine.max_context}]}
+        )
 
     async def completions(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -69,7 +71,7 @@ async def test_ids_go_out_and_come_back_as_sampled(server: tuple[VllmShaped, str
     sampling = SamplingParams(max_tokens=8, temperature=0.7, seed=3)
     async with CompletionsEngine(url, random_model_dir, api_key="secret") as engine:
         output = await engine.generate("t", [5, 6, 7], sampling)
-        assert engine.max_context == 512
+        assert (engine.max_context, engine.model_id) == (512, "tiny at /models/tiny")
     assert output == await vllm.engine.generate("t", [5, 6, 7], sampling)
     [sent] = vllm.requests
     assert (sent["prompt"], sent["model"], sent["return_token_ids"]) == ([5, 6, 7], "tiny", True)

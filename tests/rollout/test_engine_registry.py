@@ -10,7 +10,7 @@ import pytest
 from rollbox.rollout.engines.completions import CompletionsEngine
 from rollbox.rollout.engines.huggingface import HuggingFaceEngine
 from rollbox.rollout.engines.openai_chat import OpenAIChatEngine
-from rollbox.rollout.engines.registry import get_engine
+from rollbox.rollout.engines.registry import get_engine, model_setting
 from rollbox.rollout.engines.sglang import SGLangEngine
 from rollbox.rollout.engines.vllm import VllmEngine
 from rollbox.schemas.errors import ConfigError
@@ -36,6 +36,21 @@ URL = "http://127.0.0.1:8000"
 def test_each_spec_gets_its_engine(spec: str, kind: str | None, expected: type) -> None:
     engine = get_engine(spec, kind, tokenizer_dir="tok" if "://" in spec else None)
     assert type(engine) is expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "setting"),
+    [
+        ("some/dir", None, "hf:some/dir"),
+        ("hf:some/dir", None, "hf:some/dir"),
+        ("some/dir", "vllm", "vllm:some/dir"),
+        (URL, None, "completions"),
+        (f"sglang:{URL},http://other:1", None, "sglang"),
+        (URL, "chat", "chat"),
+    ],
+)
+def test_a_run_is_the_same_where_only_the_servers_address_changed(spec: str, kind: str | None, setting: str) -> None:
+    assert model_setting(spec, kind) == setting
 
 
 def test_chat_does_without_a_tokenizer() -> None:
