@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..schemas.errors import ConfigError, InfraError, RollboxError
 from ..schemas.trajectory import Sample
+from ..user_functions.own_threads import OwnThreads
 from .score import Score, as_score
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,6 +22,10 @@ ScoreFunction = Callable[..., Any]
 Check = Callable[[str], object]
 """Raises `ConfigError` for a ground truth that cannot be read."""
 
+TIMEOUT_S = 600.0
+"""Seconds for a plain score function. One that scores much at a time is waited for; one that hangs is not."""
+AT_A_TIME = 32
+"""Threads of one function."""
 _BUILT_IN = ("gsm8k", "math_answer", "competition_math", "code_tests", "search_qa", "multiple_choice")
 
 
@@ -54,7 +59,8 @@ class ScoreEntry:
     Attributes:
         pattern: a data source, or the start of some with `*` at its end. `*` alone is the default.
         place: FILE:LINE of the function.
-        inline: it is quick enough to run on the event loop; others that are not coroutines run in a thread.
+        inline: it is quick enough to run on the event loop; others that are not coroutines run in threads of their own.
+        timeout_s: after so long a call in a thread is left alone, and the trajectory is masked.
         check: see `Check`; None accepts any text.
         fixtures: for `rollbox reward verify`.
     """
@@ -65,6 +71,8 @@ class ScoreEntry:
     inline: bool = False
     check: Check | None = None
     fixtures: Sequence[Fixture] = ()
+    timeout_s: float = TIMEOUT_S
+    _threads: OwnThreads = field(default_factory=partial(OwnThreads, AT_A_TIME), init=False, repr=False, compare=False)
 
     async def __call__(
         self, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None
@@ -73,14 +81,14 @@ class ScoreEntry:
 
         Raises:
             ConfigError: the ground truth cannot be read.
-            InfraError: the function failed, or returned something that is no score.
+            InfraError: the function failed, did not end in time, or returned something that is no score.
         """
         arguments = (solution_str, ground_truth, dict(extra_info or {}))
         try:
             if self.inline or inspect.iscoroutinefunction(self.function):
                 result = self.function(*arguments)
             else:
-                result = await asyncio.to_thread(self.function, *arguments)
+                result = await self._threads.call(self.described, partial(self.function, *arguments), self.timeout_s)
             if inspect.isawaitable(result):
                 result = await result
         except RollboxError:
@@ -111,14 +119,19 @@ class ScoreRegistry:
         self._entries: dict[str, ScoreEntry] = {}
 
     def score(
-        self, *patterns: str, inline: bool = False, check: Check | None = None, fixtures: Sequence[Fixture] = ()
+        self,
+        *patterns: str,
+        inline: bool = False,
+        check: Check | None = None,
+        fixtures: Sequence[Fixture] = (),
+        timeout_s: float = TIMEOUT_S,
     ) -> Callable[[F], F]:
         """Decorator: register a function for data sources.
 
         Args:
             patterns: data sources, or starts of some with `*` at the end. The longest that fits wins, a whole name
                 before any start.
-            inline, check, fixtures: see `ScoreEntry`.
+            inline, check, fixtures, timeout_s: see `ScoreEntry`.
 
         Raises:
             ConfigError: a pattern is taken, or is none, or a fixture is none.
@@ -128,7 +141,7 @@ class ScoreRegistry:
             if not function.__module__.startswith(f"{__package__}."):
                 load_built_in()  # so that a name of ours is taken before a user's module is read
             for pattern in patterns:
-                self._add(ScoreEntry(pattern, function, place_of(function), inline, check, fixtures))
+                self._add(ScoreEntry(pattern, function, place_of(function), inline, check, fixtures, timeout_s))
             return function
 
         return register
@@ -136,6 +149,8 @@ class ScoreRegistry:
     def _add(self, entry: ScoreEntry) -> None:
         if not entry.pattern or "*" in entry.pattern[:-1]:
             raise ConfigError(f"{entry.place}: score pattern {entry.pattern!r}: a data source, with * only at its end")
+        if not entry.timeout_s > 0:  # also where it is not a number
+            raise ConfigError(f"{entry.described}: timeout_s: must be more than 0 seconds (got {entry.timeout_s!r})")
         odd = next((item for item in entry.fixtures if not isinstance(item, Fixture)), None)
         if odd is not None:
             raise ConfigError(f"{entry.described}: fixtures: must be Fixture(answer, truth, reward) (got {odd!r})")

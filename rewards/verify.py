@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from ..schemas.errors import RollboxError
 from .registry import Fixture, ScoreEntry
 
 _MAX_CPU_S = 10.0
+_MAX_S = 120.0
 _HUGE = 100_000
 
 # Answers that should earn nothing whatever the question is, and must not raise, hang or give NaN.
@@ -63,8 +65,11 @@ def _shows_both_ends(entry: ScoreEntry, full: float) -> Finding:
 async def _checked(entry: ScoreEntry, check: str, fixture: Fixture, *, exact: bool) -> Finding:
     started = time.process_time()
     try:
-        first = await entry(fixture.solution_str, fixture.ground_truth, fixture.extra_info)
-        second = await entry(fixture.solution_str, fixture.ground_truth, fixture.extra_info)
+        async with asyncio.timeout(_MAX_S):
+            first = await entry(fixture.solution_str, fixture.ground_truth, fixture.extra_info)
+            second = await entry(fixture.solution_str, fixture.ground_truth, fixture.extra_info)
+    except TimeoutError:
+        return Finding(entry.pattern, check, f"did not end within {_MAX_S:g} s")
     except RollboxError as error:
         return Finding(entry.pattern, check, str(error))
     cpu_s = (time.process_time() - started) / 2

@@ -13,13 +13,11 @@ def population(country: str, year: int = 2020) -> int:
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import inspect
 import json
 import math
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Self, overload
 
 from pydantic import BaseModel, ValidationError
@@ -28,11 +26,10 @@ from pydantic_core import to_jsonable_python
 from ..schemas.errors import ConfigError, ErrorKind, InfraError, ToolError
 from ..schemas.tool import ToolResponse
 from ..schemas.validation import describe, validated
+from ..user_functions.own_threads import OwnThreads
 from .base import BaseTool, CallContext, ToolConfig, ToolReturn
 from .dotted_name import find
 from .function_schema import signature_of
-
-MAX_ABANDONED_THREADS = 64
 
 
 class FunctionConfig(ToolConfig):
@@ -94,7 +91,7 @@ class FunctionTool(BaseTool):
     def _read(self, function: Callable[..., Any], name: str | None, description: str | None) -> None:
         self.function = function
         self._signature = signature_of(function, name, description)
-        self._abandoned: set[threading.Thread] = set()
+        self._threads = OwnThreads()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -116,7 +113,7 @@ class FunctionTool(BaseTool):
         if inspect.iscoroutinefunction(self.function):
             returned = await self.function(**arguments)
         else:
-            returned = await self._in_thread(arguments)
+            returned = await self._threads.call(repr(self.name), partial(self.function, **arguments))
             if inspect.isawaitable(returned):
                 returned = await returned
         return as_tool_return(returned)
@@ -128,37 +125,6 @@ class FunctionTool(BaseTool):
             said = describe(error, self._signature.arguments)
             raise ToolError(f"Wrong arguments for {self.name!r}: {said}.", ErrorKind.ARGUMENTS) from error
         return {name: getattr(read, name) for name in type(read).model_fields}
-
-    async def _in_thread(self, arguments: dict[str, Any]) -> Any:
-        # A thread of its own, not one of the event loop's few: a function that hangs must not stop the others.
-        self._abandoned = {thread for thread in self._abandoned if thread.is_alive()}
-        if len(self._abandoned) >= MAX_ABANDONED_THREADS:
-            raise InfraError(f"{len(self._abandoned)} earlier calls of {self.name!r} still hang")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        context = contextvars.copy_context()
-
-        def deliver(outcome: Any, error: BaseException | None) -> None:
-            if not future.done():
-                future.set_result(outcome) if error is None else future.set_exception(error)
-
-        def run() -> None:
-            outcome, error = None, None
-            try:
-                outcome = context.run(self.function, **arguments)
-            except BaseException as raised:  # noqa: BLE001 - it is the caller's to hear of, SystemExit too
-                plain = isinstance(raised, Exception) and not isinstance(raised, StopIteration)  # no future takes one
-                error = raised if plain else RuntimeError(repr(raised))
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(deliver, outcome, error)
-
-        thread = threading.Thread(target=run, name=f"tool {self.name}", daemon=True)
-        thread.start()
-        try:
-            return await future
-        except asyncio.CancelledError:
-            self._abandoned.add(thread)
-            raise
 
 
 @overload

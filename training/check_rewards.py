@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..rewards.compose import RewardComposition
@@ -14,12 +15,14 @@ from ..rewards.score import as_score
 from ..rewards.trajectory import rewards_of
 from ..rewards.verify import verify
 from ..schemas.errors import ConfigError
+from ..user_functions.own_threads import OwnThreads
 from .check_code_sandbox import check_code_sandbox
 from .check_data import DataRow
 from .reward_model_settings import HYBRID, OUR_FUNCTION, ROLLBOX, check_hybrid, check_is_asked
 from .settings import TrainingSettings
 
 _ANSWER = "#### 1"
+_TRIED_S = 120.0
 
 
 def check_reward_settings(config: Any, settings: TrainingSettings) -> None:
@@ -115,15 +118,18 @@ async def _tried(function: Any, row: DataRow, where: str) -> float:
         "ground_truth": row.columns["reward_model"]["ground_truth"],
         "extra_info": {**row.sample.extra_info, "tool_rewards": [], "turn_scores": [], "num_turns": 2},
     }
+    limit = asyncio.timeout(_TRIED_S)
     try:
-        if inspect.iscoroutinefunction(function):
-            result = await function(**arguments)
-        else:
-            result = await asyncio.to_thread(lambda: function(**arguments))
+        async with limit:
+            if inspect.iscoroutinefunction(function):
+                result = await function(**arguments)
+            else:
+                result = await OwnThreads().call("it", partial(function, **arguments))
         given = result["score"] if isinstance(result, dict) else result
         return as_score(given, "it").value
     except (Exception, SystemExit) as error:
+        told = f"not ended within {_TRIED_S:g} s" if limit.expired() else f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"reward: {where} cannot score row {row.name} ({row.sample.data_source}): {type(error).__name__}: {error}; "
+            f"reward: {where} cannot score row {row.name} ({row.sample.data_source}): {told}; "
             "mend it, or start with --no-preflight where it needs what only a real trajectory has"
         ) from error

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from ..rewards.registry import AT_A_TIME, TIMEOUT_S
 from ..rewards.score import as_score
 from ..schemas.trajectory import Rewards
+from ..user_functions.own_threads import OwnThreads
 from .batch_rows import RECORD
 from .reward_model_settings import check_is_asked
 from .scoring import answer_scores, last_words, masked_score, tool_reward
@@ -57,6 +60,7 @@ class RollboxRewardManager(RewardManagerBase):
         self._rewards = SharedRewards.of_settings(self._weights)
         # verl hands over its own default where none is configured.
         self._custom = compute_score if self._has_own_function(config) else None
+        self._threads = OwnThreads(AT_A_TIME)
         self._router: dict[str, Any] = {}
         if reward_router_address is not None:
             self._router = {
@@ -72,6 +76,7 @@ class RollboxRewardManager(RewardManagerBase):
 
         Raises:
             ConfigError: no score for the data source, or no readable ground truth.
+            InfraError: a `reward.custom_reward_function` did not end within ten minutes.
         """
         ruled = await self._ruled(data[-1:][0])
         return {"reward_score": ruled.score, "reward_extra_info": ruled.info}
@@ -130,7 +135,8 @@ class RollboxRewardManager(RewardManagerBase):
         if inspect.iscoroutinefunction(self._custom):
             result = await self._custom(**arguments)
         else:
-            result = await self.loop.run_in_executor(None, lambda: self._custom(**arguments))
+            called = partial(self._custom, **arguments)
+            result = await self._threads.call("reward.custom_reward_function", called, TIMEOUT_S)
         is_named = isinstance(result, dict) and "score" in result
         value = as_score(result["score"] if is_named else result, "reward.custom_reward_function").value
         scored = {**result, "score": value} if is_named else {"score": value, "acc": value}

@@ -7,6 +7,7 @@ import itertools
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,24 @@ async def test_a_good_function_passes() -> None:
         return float(solution_str == f"is {ground_truth}")
 
     assert await problems(good, ("is 5", 1.0), ("is 6", 0.0)) == {}
+
+
+async def test_a_function_that_hangs_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollbox.rewards.verify._MAX_S", 0.1)
+    registry, may_end = ScoreRegistry(), threading.Event()
+
+    @registry.score("mine", fixtures=fixtures(("is 5", 1.0), ("is 6", 0.0)))
+    def hangs_at_nothing(solution_str: str, ground_truth: str, extra_info: dict[str, Any]) -> float:
+        if not solution_str:
+            may_end.wait(60)
+        return float(solution_str == f"is {ground_truth}")
+
+    try:
+        found = {finding.check: finding.problem async for finding in verify(registry.entries())}
+    finally:
+        may_end.set()
+    assert found["empty"] == "did not end within 0.1 s"
+    assert found["fixture 0"] == ""
 
 
 async def test_what_a_policy_would_find_is_found_first() -> None:

@@ -114,6 +114,27 @@ async def test_a_function_that_raises_is_our_failure_and_named() -> None:
         await registry.find("mine")("", "")
 
 
+async def test_a_function_that_hangs_masks_the_sample() -> None:
+    registry, may_end = ScoreRegistry(), threading.Event()
+
+    @registry.score("mine", timeout_s=0.1)
+    def hanging(solution_str: str, ground_truth: str, extra_info: dict[str, Any]) -> float:
+        may_end.wait(60)
+        return 1.0
+
+    try:
+        with pytest.raises(InfraError, match=r"score 'mine' \(.*test_registry\.py:\d+\) did not end within 0\.1 s"):
+            await registry.find("mine")("a", "b")
+    finally:
+        may_end.set()
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1.0, math.nan])
+def test_a_time_limit_that_is_none_is_refused(timeout_s: float) -> None:
+    with pytest.raises(ConfigError, match="timeout_s: must be more than 0 seconds"):
+        ScoreRegistry().score("mine", timeout_s=timeout_s)(constant(0))
+
+
 async def test_a_slow_function_does_not_hold_the_event_loop() -> None:
     registry = ScoreRegistry()
     started, let_go = threading.Event(), threading.Event()

@@ -14,10 +14,10 @@ from pydantic import BaseModel, Field
 
 from rollbox.schemas.errors import ConfigError, ErrorKind, InfraError, ToolError
 from rollbox.schemas.tool import ToolCall, ToolResponse
-from rollbox.tools import function_tool
 from rollbox.tools.base import CallContext
 from rollbox.tools.dispatch import DispatchLimits, ToolBox
 from rollbox.tools.function_tool import FunctionTool, as_tool_return, tool
+from rollbox.user_functions import own_threads
 
 
 class Place(BaseModel):
@@ -119,7 +119,7 @@ async def test_sync_functions_do_not_block_the_loop() -> None:
     running = asyncio.create_task(run(waits, {}))
     await asyncio.to_thread(started.wait)
     may_end.set()
-    assert (await running).response.text == "tool wait"
+    assert (await running).response.text == "'wait'"
 
 
 async def test_async_functions_run_in_the_loop() -> None:
@@ -186,7 +186,7 @@ async def test_a_function_that_raises_costs_its_call(error: BaseException, kind:
 
 
 async def test_functions_that_hang_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(function_tool, "MAX_ABANDONED_THREADS", 2)
+    monkeypatch.setattr(own_threads, "MAX_ABANDONED", 2)
     may_end = threading.Event()
 
     @tool(name="hangs", description="Hangs.")

@@ -37,6 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "own.py").write_text(
         "def good(data_source, solution_str, ground_truth, extra_info):\n    return {'score': 0.5}\n"
         "async def bad(**kwargs):\n    return kwargs['nothing']\n"
+        "async def asleep(**kwargs):\n    import asyncio; await asyncio.Event().wait()\n"
+        "def stuck(**kwargs):\n    import threading; threading.Event().wait(60)\n"
         "def odd(**kwargs):\n    return float('nan')\n"
     )
     return made
@@ -60,6 +62,18 @@ async def test_a_reward_function_of_ones_own_is_tried(folder: Path, random_model
         await preflight(config_of(folder, random_model_dir, own, "reward.custom_reward_function.name=bad"))
     with pytest.raises(ConfigError, match=r"odd of .*own.py cannot score row 0 of .*it returned nan as its value"):
         await preflight(config_of(folder, random_model_dir, own, "reward.custom_reward_function.name=odd"))
+
+
+@pytest.mark.parametrize("name", ["asleep", "stuck"])
+async def test_a_reward_function_that_hangs_does_not_hang_the_preflight(
+    folder: Path, random_model_dir: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("rollbox.training.check_rewards._TRIED_S", 0.2)
+    own = [f"reward.custom_reward_function.path={folder}/own.py", f"reward.custom_reward_function.name={name}"]
+    with pytest.raises(
+        ConfigError, match=rf"{name} of .*own.py cannot score row 0 of .*: not ended within 0.2 s; mend"
+    ):
+        await preflight(config_of(folder, random_model_dir, *own))
 
 
 OWN = """
