@@ -167,7 +167,7 @@ def test_a_function_is_tried_on_every_kind_of_row(
     ("name", "message"),
     [
         ("not_a_number", "cannot score row 0 of .*nan"),
-        ("ends_the_process", "cannot score row 0 of .*SystemExit: 3"),
+        ("ends_the_process", r"cannot score row 0 of .*SystemExit\(3\)"),
         ("not_there", "not_there of .*own.py cannot be loaded: AttributeError"),
     ],
 )
