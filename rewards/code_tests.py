@@ -29,10 +29,11 @@ def program_in(solution_str: str) -> tuple[str, str] | None:
     found = _FENCED.findall(without_thinking(solution_str))
     if not found:
         return None
-    blocks = [(code, _LANGUAGES.get(label.lower(), label.lower())) for label, code in found]
-    programs = [block for block, (label, _) in zip(blocks, found, strict=True) if label and block[1] in _PROGRAMS]
-    bare = [block for block, (label, _) in zip(blocks, found, strict=True) if not label]
-    return (programs or bare or blocks)[-1]
+    blocks = [(label, code, _LANGUAGES.get(label.lower(), label.lower())) for label, code in found]
+    programs = [block for block in blocks if block[0] and block[2] in _PROGRAMS]
+    bare = [block for block in blocks if not block[0]]
+    _, code, language = (programs or bare or blocks)[-1]
+    return code, language
 
 
 def in_outs(ground_truth: str) -> dict[str, Any]:

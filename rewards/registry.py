@@ -85,12 +85,12 @@ class ScoreEntry:
         """
         arguments = (solution_str, ground_truth, dict(extra_info or {}))
         try:
-            if self.inline or inspect.iscoroutinefunction(self.function):
+            if self.inline:
                 result = self.function(*arguments)
+                if inspect.isawaitable(result):
+                    result = await result
             else:
                 result = await self._threads.call(self.described, partial(self.function, *arguments), self.timeout_s)
-            if inspect.isawaitable(result):
-                result = await result
         except RollboxError:
             raise
         except Exception as error:

@@ -13,7 +13,6 @@ def population(country: str, year: int = 2020) -> int:
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 from collections.abc import Callable
@@ -110,13 +109,7 @@ class FunctionTool(BaseTool):
         arguments = self._arguments(parameters)
         if self._signature.context_parameter is not None:
             arguments[self._signature.context_parameter] = _context(instance_id, kwargs)
-        if inspect.iscoroutinefunction(self.function):
-            returned = await self.function(**arguments)
-        else:
-            returned = await self._threads.call(repr(self.name), partial(self.function, **arguments))
-            if inspect.isawaitable(returned):
-                returned = await returned
-        return as_tool_return(returned)
+        return as_tool_return(await self._threads.call(repr(self.name), partial(self.function, **arguments)))
 
     def _arguments(self, parameters: Any) -> dict[str, Any]:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -121,10 +120,7 @@ async def _tried(function: Any, row: DataRow, where: str) -> float:
     limit = asyncio.timeout(_TRIED_S)
     try:
         async with limit:
-            if inspect.iscoroutinefunction(function):
-                result = await function(**arguments)
-            else:
-                result = await OwnThreads().call("it", partial(function, **arguments))
+            result = await OwnThreads().call("it", partial(function, **arguments))
         given = result["score"] if isinstance(result, dict) else result
         return as_score(given, "it").value
     except (Exception, SystemExit) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -132,11 +131,8 @@ class RollboxRewardManager(RewardManagerBase):
             "extra_info": {**(row.get("extra_info") or {}), **extra_fields, "num_turns": row.get("__num_turns__")},
             **self._router,
         }
-        if inspect.iscoroutinefunction(self._custom):
-            result = await self._custom(**arguments)
-        else:
-            called = partial(self._custom, **arguments)
-            result = await self._threads.call("reward.custom_reward_function", called, TIMEOUT_S)
+        called = partial(self._custom, **arguments)
+        result = await self._threads.call("reward.custom_reward_function", called, TIMEOUT_S)
         is_named = isinstance(result, dict) and "score" in result
         value = as_score(result["score"] if is_named else result, "reward.custom_reward_function").value
         scored = {**result, "score": value} if is_named else {"score": value, "acc": value}

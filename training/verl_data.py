@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ..rollout.json_lines import json_lines
 from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Sample
 
@@ -33,13 +33,7 @@ def write_parquet(samples: Sequence[Sample], path: Path, split: str) -> None:
     Raises:
         ConfigError: pyarrow is not installed, or the samples do not fit one table.
     """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError(
-            "parquet: pyarrow is missing; run this in verl's environment (pip install pyarrow)"
-        ) from error
+    pyarrow = _pyarrow()
     rows = [verl_row(sample, split, index) for index, sample in enumerate(samples)]
     try:
         table = pyarrow.Table.from_pylist(rows)
@@ -62,7 +56,7 @@ def read_rows(path: Path, where: str, limit: int) -> list[dict[str, Any]]:
         raise ConfigError(f"{where}: there is no file {path}; make it with `rollbox data` or give its path")
     try:
         rows = list(islice(_rows(path), limit))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ConfigError) as error:
         raise ConfigError(f"{where}: {path} cannot be read: {error}") from error
     if not rows:
         raise ConfigError(f"{where}: {path} holds no rows")
@@ -71,8 +65,7 @@ def read_rows(path: Path, where: str, limit: int) -> list[dict[str, Any]]:
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
     if path.suffix in (".json", ".jsonl"):
-        with path.open(encoding="utf-8") as lines:
-            yield from (json.loads(line) for line in lines if line.strip())
+        yield from (row for row, _ in json_lines(path))
         return
     parquet = _pyarrow().parquet.ParquetFile(path)
     for batch in parquet.iter_batches(batch_size=256):

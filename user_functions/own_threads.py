@@ -1,9 +1,13 @@
-"""A thread of its own for each call of a plain function: one that hangs holds up no other, nor the process's end."""
+"""A thread of its own for each call of a plain function: one that hangs holds up no other, nor the process's end.
+
+Coroutine functions are awaited in the event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -32,14 +36,21 @@ class OwnThreads:
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
     async def call(self, described: str, function: Callable[[], Any], limit_s: float | None = None) -> Any:
-        """
+        """What the function gives, awaited where that is to be awaited.
+
         Args:
             described: the function, for messages.
-            limit_s: after so many seconds the call is left alone; waiting for others does not count.
+            limit_s: after so many seconds a call in a thread is left alone; waiting for others does not count.
 
         Raises:
             InfraError: it did not end in time, or too many earlier calls still hang. Else what the function raises.
         """
+        if inspect.iscoroutinefunction(function):
+            return await function()
+        result = await self._threaded(described, function, limit_s)
+        return await result if inspect.isawaitable(result) else result
+
+    async def _threaded(self, described: str, function: Callable[[], Any], limit_s: float | None) -> Any:
         async with self._turn():
             self._abandoned = {thread for thread in self._abandoned if thread.is_alive()}
             if len(self._abandoned) >= MAX_ABANDONED:
