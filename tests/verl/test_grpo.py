@@ -16,7 +16,7 @@ from rollbox.demo.teach import ensure_demo_model
 from rollbox.training.launch import prepare
 from rollbox.training.verl_data import write_parquet
 
-from .rewarded_calculator import STEP, WHOLE, RewardedCalculator
+from .rewarded_calculator import EXTRA, STEP, WHOLE, RewardedCalculator
 
 # Two runs, each of which starts Ray and seven processes that import torch and verl.
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(1500)]
@@ -176,7 +176,8 @@ def test_rewards_lie_on_the_last_token_of_the_turn_that_earned_them(rows: dict[i
         expected[-1] = row["reward_info"]["acc"] + 0.1 * row["reward_info"]["format"]
         earned = [call for call in row["record"]["calls"] if call["executed"] and call["tool"] == "calculator"]
         for call in earned:
-            expected[turn_ends[call["turn"]]] += TOOL_WEIGHT * STEP * (call["error_kind"] is None)
+            assert call["tool_reward"] in ((STEP, STEP + EXTRA) if call["error_kind"] is None else (0.0,))
+            expected[turn_ends[call["turn"]]] += TOOL_WEIGHT * call["tool_reward"]
         expected[turn_ends[-1]] += TOOL_WEIGHT * WHOLE * bool(earned)
         assert row["scores"] == pytest.approx(expected, abs=1e-6)
         seen += bool(earned)

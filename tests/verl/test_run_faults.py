@@ -36,7 +36,7 @@ def test_a_dead_worker_ends_the_run_and_the_next_one_counts_each_trajectory_once
     assert not (folder / "deadly" / "step_000002.jsonl").exists()
 
     resumed = train(folder, "deadly", *overrides)
-    assert resumed[2]["actor/grad_norm"] > 0
+    assert sorted(resumed) == [2]
     for step in (1, 2):
         lines = (folder / "deadly" / f"step_{step:06d}.jsonl").read_text().splitlines()
         ids = [json.loads(line)["record"]["trajectory_id"] for line in lines]
