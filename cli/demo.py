@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+
+from ..serving.interrupt import run_to_its_end
 
 Model = Annotated[
     str | None,
@@ -50,7 +51,7 @@ def demo(
     from ..demo.job import DemoOptions, run_demo
 
     options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency, engine)
-    asyncio.run(run_demo(options, Console()))
+    run_to_its_end(run_demo(options, Console()))
 
 
 def demo_gsm8k(
@@ -70,7 +71,7 @@ def demo_gsm8k(
     from ..demo.job import DemoOptions, run_demo_gsm8k
 
     options = DemoOptions(model, tokenizer, data, tools, n, out, temperature, max_tokens, concurrency, engine)
-    asyncio.run(run_demo_gsm8k(options, Console()))
+    run_to_its_end(run_demo_gsm8k(options, Console()))
 
 
 def demo_grpo(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..schemas.errors import ConfigError, InfraError
 from ..schemas.validation import validated
+from ..serving.interrupt import STOPPED, run_to_its_end
 
 if TYPE_CHECKING:  # numpy is no part of the extra `search`
     from ..retrieval.dense.embedder import EmbedderConfig
@@ -94,10 +94,10 @@ def _add_dense(corpus: Sequence[str], out: Path, request: DenseRequest) -> None:
                 await embedder.aclose()
 
         try:
-            manifest = asyncio.run(build())
+            manifest = run_to_its_end(build())
         except InfraError as error:
             raise ConfigError(f"{error}; the same command goes on from here") from error
-        except KeyboardInterrupt:
+        except STOPPED:
             typer.echo(f"stopped; the same command goes on from the last vectors in {out / DENSE}", err=True)
             raise
     built = manifest.embedder

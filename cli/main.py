@@ -7,6 +7,7 @@ import sys
 import typer
 
 from ..schemas.errors import ConfigError, RollboxError
+from ..serving.interrupt import sigterm_raises
 from .data import app as data_app
 from .demo import demo, demo_grpo, demo_gsm8k
 from .inspect import diagnose, where
@@ -45,9 +46,11 @@ EXIT_FAILED = 1
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0, 1 for a failed run, 2 for a wrong setting (as typer's own)."""
+    """Run the command line. Exit codes: 0, 1 for a failed run, 2 for a wrong setting (as typer's own), 130 for Ctrl-C,
+    143 for SIGTERM, which servers drain at and then end with 0."""
     try:
-        app()
+        with sigterm_raises():
+            app()
     except ConfigError as error:
         print(f"rollbox: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(EXIT_CONFIG)

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
+from ..serving.interrupt import STOPPED, Interrupt
 from .dense_index import add_dense, dense_request
-from .interrupt import Interrupt
 
 retriever = typer.Typer(name="retriever", help="Build and serve an index of passages.", no_args_is_help=True)
 
@@ -65,7 +65,7 @@ def index(
                     interrupt.check()
 
                 manifest = build_index(options, report)
-        except KeyboardInterrupt:
+        except STOPPED:
             typer.echo(f"stopped; the same command goes on from the last commit in {out}", err=True)
             raise
         files = f"{len(manifest.corpus)} file" + "s" * (len(manifest.corpus) != 1)

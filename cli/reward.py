@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 
 from ..schemas.errors import ConfigError, InfraError
+from ..serving.interrupt import run_to_its_end
 
 if TYPE_CHECKING:
     from ..rewards.dry_run import DryRun
@@ -66,7 +66,7 @@ def dry_run(
             async with other:
                 return await run(trajectories, ours, other)
 
-    found = asyncio.run(scored())
+    found = run_to_its_end(scored())
     console = _console()
     console.print(distribution_table(found))
     for line in remarks(found, baseline is not None):
@@ -111,7 +111,7 @@ def verify(
         typer.echo(f"{len(entries)} functions, {passed} checks passed, {failed} failed")
         return failed
 
-    if asyncio.run(checked()):
+    if run_to_its_end(checked()):
         raise typer.Exit(1)
 
 
@@ -136,7 +136,7 @@ def rescore(
         async with ours:
             return await scored_again(trajectories, ours)
 
-    changes = asyncio.run(scored())
+    changes = run_to_its_end(scored())
     console = _console()
     console.print(change_table(changes))
     for line in examples(changes):

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 
 from ..schemas.errors import ConfigError
+from ..serving.interrupt import run_to_its_end
 from .demo import EngineKind, TokenizerDir, let_idle_threads_sleep
-from .interrupt import run_to_its_end
 
 Model = Annotated[str, typer.Option(help="A Hugging Face model directory, or the address of a server.")]
 Data = Annotated[str, typer.Option(help="JSONL or Parquet file, or a name such as gsm8k in $ROLLBOX_DATA.")]

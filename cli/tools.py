@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Annotated, Any
 
 import typer
 
 from ..schemas.errors import ConfigError
+from ..serving.interrupt import run_to_its_end
 
 tools = typer.Typer(name="tools", help="Look at the tools of a YAML file.", no_args_is_help=True)
 _SHOWN_CHARS = 200
@@ -43,7 +43,7 @@ def check(
     if not call:
         return
     failed = 0
-    for checked in asyncio.run(check_tools(loaded, given, timeout_s=timeout_s)):
+    for checked in run_to_its_end(check_tools(loaded, given, timeout_s=timeout_s)):
         failed += not checked.ok
         verdict = "ok" if checked.ok else "FAILED"
         typer.echo(f"{checked.name}: {verdict}, first call {checked.first_ms:.1f} ms, then {checked.again_ms:.1f} ms")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
@@ -44,8 +45,10 @@ class DemoOptions:
     engine: str | None = None
 
 
-async def run_demo(options: DemoOptions, console: Console) -> RunSummary:
+def run_demo(options: DemoOptions, console: Console) -> Coroutine[Any, Any, RunSummary]:
     """Roll out held-out questions of the demo's kind, or the user's own data, with the demo model or the user's own.
+
+    A model that is not there yet is taught at once: awaited, it would hold up the event loop, and signals with it.
 
     Raises:
         ConfigError: something given is wrong or missing. InfraError: too much failed.
@@ -57,11 +60,11 @@ async def run_demo(options: DemoOptions, console: Console) -> RunSummary:
         samples = generate("heldout", options.n or DEFAULT_QUESTIONS, seed=_HELD_OUT_SEED)
     engine = _engine(options, lambda: _taught_model(console))
     title = f"rollbox demo: {options.model or 'the demo model'} on {options.data or 'held-out arithmetic'}"
-    return await run_job(_job(options, title, samples), engine, console)
+    return run_job(_job(options, title, samples), engine, console)
 
 
-async def run_demo_gsm8k(options: DemoOptions, console: Console) -> RunSummary:
-    """Roll out GSM8K test questions behind a few worked examples.
+def run_demo_gsm8k(options: DemoOptions, console: Console) -> Coroutine[Any, Any, RunSummary]:
+    """Roll out GSM8K test questions behind a few worked examples; as `run_demo`.
 
     Raises:
         ConfigError: something given is wrong or missing. InfraError: too much failed.
@@ -70,7 +73,7 @@ async def run_demo_gsm8k(options: DemoOptions, console: Console) -> RunSummary:
     samples = few_shot_samples(options.data or SAMPLE_FILE, limit=options.n)
     engine = _engine(options, ensure_smollm2)
     title = f"GSM8K, {options.model or 'SmolLM2-135M-Instruct'} with worked examples"
-    return await run_job(_job(options, title, samples), engine, console)
+    return run_job(_job(options, title, samples), engine, console)
 
 
 def _job(options: DemoOptions, title: str, samples: list[Sample]) -> RolloutJob:

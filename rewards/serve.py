@@ -21,6 +21,7 @@ from ..schemas.errors import ConfigError, ErrorKind, InfraError, RollboxError
 from ..schemas.score_api import BatchRequest, BatchResponse, ScoreRequest, ScoreResponse
 from ..schemas.trajectory import Sample
 from ..serving.access import BearerAuth, server_token
+from ..serving.announced import AnnouncedServer, run_until_ended
 from ..serving.disconnect import while_connected
 from ..serving.error_answers import answer_errors, error_answer
 from ..serving.http_body import BodyCap, read_model
@@ -29,6 +30,7 @@ from .compose import RewardComposition
 from .trajectory import trajectory_of_text
 
 _MAX_BODY_MB = 64
+_DRAIN_S = 30
 
 
 def create_app(rewards: RewardComposition, token: str | None = None, concurrency: int = 64) -> FastAPI:
@@ -100,7 +102,7 @@ async def score_request(rewards: RewardComposition, item: ScoreRequest) -> Score
 
 
 def serve(rewards: RewardComposition, host: str, port: int, *, insecure: bool = False, concurrency: int = 64) -> None:
-    """Serve until SIGTERM or SIGINT. Prints the address once it listens.
+    """Serve until SIGTERM or SIGINT, then drain: answers in work get half a minute. Prints the address once it listens.
 
     Raises:
         ConfigError: the address cannot be bound, or others than this machine can connect and no token is set.
@@ -108,9 +110,11 @@ def serve(rewards: RewardComposition, host: str, port: int, *, insecure: bool = 
     token = server_token(host, "", insecure, could="score answers, and run programs where a score does")
     listener = listening(host, port)
     app = create_app(rewards, token, concurrency)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")
-    print(f"rewards on http://{host}:{listener.getsockname()[1]}", flush=True)  # noqa: T201
-    uvicorn.Server(config).run(sockets=[listener])
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=_DRAIN_S
+    )
+    said = f"rewards on http://{host}:{listener.getsockname()[1]}"
+    run_until_ended(lambda ending: AnnouncedServer(config, said, ending).serve(sockets=[listener]))
 
 
 async def _all(work: list[Coroutine[Any, Any, ScoreResponse]]) -> list[ScoreResponse]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+from ..serving.interrupt import run_to_its_end, sigterm_raises
 from .preflight import preflight
 from .recipe import Recipe, compose_recipe, find_recipe
 from .verl_version import check_version
@@ -41,7 +38,7 @@ def prepare(name: str, overrides: Sequence[str], *, check: bool = True) -> tuple
     """
     check_version()
     recipe, config = compose_recipe(find_recipe(name, overrides))
-    lines = asyncio.run(preflight(config)) if check else []
+    lines = run_to_its_end(preflight(config)) if check else []
     return command(recipe), environment(config), lines
 
 
@@ -78,7 +75,7 @@ def run_trainer(argv: Sequence[str], env: Mapping[str, str], log: Path) -> int:
     Returns:
         The exit code, negative for a signal.
     """
-    with log.open("wb") as file, _raised_by_sigterm():
+    with log.open("wb") as file, sigterm_raises():
         trainer = subprocess.Popen(argv, env=dict(env), stdout=file, stderr=subprocess.STDOUT)  # noqa: S603 - our own
         try:
             return trainer.wait()
@@ -95,15 +92,3 @@ def _end(trainer: subprocess.Popen[bytes]) -> None:
         trainer.wait()
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
-
-
-@contextmanager
-def _raised_by_sigterm() -> Iterator[None]:
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

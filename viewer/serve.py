@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import socket
 from pathlib import Path
-from types import FrameType
 
 import uvicorn
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..schemas.errors import ConfigError
+from ..serving.announced import AnnouncedServer, run_until_ended
+from ..serving.ending import Ending
 from .app import create_app
 from .index import TrajectoryIndex
 from .tokens import find_tokenizer
@@ -47,22 +46,15 @@ def serve(settings: ViewSettings) -> None:
         raise ConfigError(f"{file}: is not there; give the directory that a run was written to (--out)")
     texts = find_tokenizer(settings.directory, settings.tokenizer)
     listener = _bound(settings)
-    # uvicorn raises the signal again once it has ended; without this the process would seem to have been killed.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _already_handled)
 
-    async def run() -> None:
+    async def run(ending: Ending) -> None:
         async with TrajectoryIndex(file, settings.directory / FAILURES) as index:
             app = create_app(index, texts, settings.host)
             config = uvicorn.Config(app, lifespan="off", log_level="warning", timeout_graceful_shutdown=2)
-            print(f"{file}\n{_address(settings.host, listener)}   (Ctrl-C ends it)", flush=True)  # noqa: T201
-            await uvicorn.Server(config).serve(sockets=[listener])
+            said = f"{file}\n{_address(settings.host, listener)}   (Ctrl-C ends it)"
+            await AnnouncedServer(config, said, ending).serve(sockets=[listener])
 
-    asyncio.run(run())
-
-
-def _already_handled(number: int, frame: FrameType | None) -> None:
-    """The signal has done its work: the server has ended."""
+    run_until_ended(run)
 
 
 def _bound(settings: ViewSettings) -> socket.socket:

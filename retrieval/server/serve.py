@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from contextlib import aclosing, suppress
+from contextlib import aclosing
+from functools import partial
 
 import uvicorn
 import uvloop
 
 from ...schemas.errors import ConfigError, InfraError
 from ...serving.access import server_token
+from ...serving.announced import AnnouncedServer, run_until_ended
 from ...serving.bearer import RETRIEVER_TOKEN_VARIABLE
 from ...serving.ending import Ending
 from ...serving.listening import listening
@@ -27,13 +27,10 @@ def serve(settings: RetrieverSettings) -> None:
         ConfigError: the address cannot be bound or needs a token, or the backend cannot be opened.
         InfraError: the probe query failed.
     """
-    ending = Ending.of_this_process()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, suppress(asyncio.CancelledError):
-        runner.run(_serve(settings, ending))
+    run_until_ended(partial(_serve, settings), uvloop.new_event_loop)
 
 
 async def _serve(settings: RetrieverSettings, ending: Ending) -> None:
-    ending.starting = asyncio.current_task()
     token = server_token(
         settings.host,
         settings.token_file,
@@ -57,7 +54,7 @@ async def _serve(settings: RetrieverSettings, ending: Ending) -> None:
             )
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             address = f"http://{host}:{listener.getsockname()[1]}"
-            await _Server(config, address, ending).serve(sockets=[listener])
+            await AnnouncedServer(config, f"retriever on {address}", ending).serve(sockets=[listener])
 
 
 async def _probe(searches: Searches) -> None:
@@ -65,17 +62,3 @@ async def _probe(searches: Searches) -> None:
         await searches.probe()
     except InfraError as error:
         raise ConfigError(f"the retriever cannot start: {error}") from error
-
-
-class _Server(uvicorn.Server):
-    """Says where it serves once it does, and listens to signals."""
-
-    def __init__(self, config: uvicorn.Config, address: str, ending: Ending) -> None:
-        super().__init__(config)
-        self._address = address
-        self._ending = ending
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ending.served = True
-        print(f"retriever on {self._address}", flush=True)  # noqa: T201
