@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from ..schemas.errors import ConfigError
+from ..schemas.redacted import redacted
 from ..schemas.validation import validated
 from ..serving.interrupt import STOPPED, Interrupt
 from .dense_index import add_dense, dense_request
@@ -45,7 +46,7 @@ def index(
     from ..retrieval.index.progress import BuildProgress
 
     arguments = [argument for argument in sys.argv[1:] if argument != "--restart"]
-    command = shlex.join(["rollbox", *arguments])
+    command = redacted(shlex.join(["rollbox", *arguments]))  # it is written down
     embedder = {
         "model": dense,
         "url": dense_url or None,

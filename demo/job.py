@@ -13,7 +13,7 @@ from rich.progress import Progress
 from .. import tools_config
 from ..rollout.data import load_samples
 from ..rollout.engines.base import AnyEngine
-from ..rollout.engines.registry import get_engine
+from ..rollout.engines.registry import get_engine, model_setting
 from ..rollout.job import RolloutJob, run_job
 from ..rollout.loop import RolloutLimits
 from ..rollout.report.summary import RunSummary
@@ -79,7 +79,7 @@ def run_demo_gsm8k(options: DemoOptions, console: Console) -> Coroutine[Any, Any
 def _job(options: DemoOptions, title: str, samples: list[Sample]) -> RolloutJob:
     return RolloutJob(
         title=title,
-        model=options.model or "demo",
+        model="demo" if options.model is None else model_setting(options.model, options.engine),
         samples=samples,
         tools_file=options.tools or DEFAULT_TOOLS,
         out_dir=options.out,

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..schemas.errors import ConfigError
+from ..schemas.redacted import redacted
 from ..schemas.validation import validated
 from ..serving.bearer import RETRIEVER_TOKEN_VARIABLE, authorization, environment_token
 from .backend import Backend, BackendOptions, is_address
@@ -15,7 +16,6 @@ from .combined.replicas import ReplicatedRetriever
 from .combined.shards import ShardedRetriever
 from .retriever import Retriever
 from .services.elasticsearch import ElasticsearchRetriever
-from .services.http_service import without_password
 from .services.remote import RemoteRetriever
 
 _ASKED_TOGETHER = 64
@@ -31,7 +31,7 @@ async def open_remote(sources: Sequence[str], options: BackendOptions) -> AsyncI
     """
     retriever = replicated(sources, options, showing(environment_token(RETRIEVER_TOKEN_VARIABLE)))
     async with aclosing(retriever):
-        yield _remote(retriever, options, lambda: {"urls": [without_password(url) for url in sources]})
+        yield _remote(retriever, options, lambda: {"urls": [redacted(url) for url in sources]})
 
 
 @asynccontextmanager
@@ -44,7 +44,7 @@ async def open_shards(sources: Sequence[str], options: BackendOptions) -> AsyncI
     kind = showing(environment_token(RETRIEVER_TOKEN_VARIABLE))
     replicas = [[url for url in source.split(",") if url] for source in sources]
     retriever = ShardedRetriever([replicated(urls, options, kind) for urls in replicas], options.merge)
-    shown = [",".join(map(without_password, urls)) for urls in replicas]
+    shown = [",".join(map(redacted, urls)) for urls in replicas]
     async with aclosing(retriever):
         yield _remote(retriever, options, lambda: {"shards": shown, "merge": options.merge})
 
@@ -58,7 +58,7 @@ async def open_elasticsearch(sources: Sequence[str], options: BackendOptions) ->
     """
     retriever = replicated(sources, options, ElasticsearchRetriever)
     async with aclosing(retriever):
-        yield _remote(retriever, options, lambda: {"urls": [without_password(url) for url in sources]})
+        yield _remote(retriever, options, lambda: {"urls": [redacted(url) for url in sources]})
 
 
 @asynccontextmanager
@@ -86,7 +86,7 @@ async def open_qdrant(sources: Sequence[str], options: BackendOptions) -> AsyncI
         QdrantRetriever(sources[0], options.connections, embedder, prefix, options.vector)
     ) as retriever:
         await retriever.check()
-        shown = {"url": without_password(sources[0]), "embedding_model": options.embedding_model}
+        shown = {"url": redacted(sources[0]), "embedding_model": options.embedding_model}
         yield _remote(retriever, options, lambda: shown)
 
 

@@ -14,6 +14,7 @@ import aiohttp
 
 from ..schemas.errors import ConfigError, InfraError, OverloadedError
 from ..schemas.reward_config import Service
+from ..serving.bearer import authorization, check_one_proof
 
 _BACKOFF_S, _BACKOFF_MAX_S = 0.2, 10.0
 _SHOWN_CHARS = 200
@@ -37,7 +38,8 @@ class ScoringService:
                 raise ConfigError(f"service.token_variable: {settings.token_variable} is not set")
             if not token.isprintable():
                 raise ConfigError(f"service.token_variable: {settings.token_variable} holds more than one line")
-            self._headers["Authorization"] = f"Bearer {token}"
+            self._headers = authorization(token)
+            check_one_proof(settings.url, self._headers)
         self._session: aiohttp.ClientSession | None = None
         self._free = asyncio.Semaphore(settings.concurrency)
         self._failures_in_row = 0

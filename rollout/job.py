@@ -18,6 +18,7 @@ from ..rewards.compose import RewardComposition
 from ..rewards.trajectory import rewards_of
 from ..schemas.errors import ConfigError
 from ..schemas.generation import SamplingParams
+from ..schemas.redacted import redacted
 from ..schemas.trajectory import Sample
 from ..tools.registry import load_tools
 from .chat_template import Check, check_mode
@@ -137,10 +138,10 @@ async def _roll_out(
     except (KeyboardInterrupt, asyncio.CancelledError):
         _say(console, f"stopped; the same command goes on with what is in {job.out_dir}/")
         raise
-    wall_s = time.perf_counter() - started
+    wall_s, title = time.perf_counter() - started, redacted(job.title)
     decode = engine.tokenizer.decode
-    summary = files.finish(wall_s, job.title, lambda ids: decode(ids, skip_special_tokens=False))
-    console.print(summary_table(summary, job.title))
+    summary = files.finish(wall_s, title, lambda ids: decode(ids, skip_special_tokens=False))
+    console.print(summary_table(summary, title))
     _say(
         console, f"Written to {job.out_dir}/: trajectories.jsonl and .parquet, summary.json, chart.png, trajectory.txt"
     )

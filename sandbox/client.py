@@ -28,7 +28,7 @@ from ..schemas.errors import (
 from ..schemas.judge import JudgeLine, JudgeRequest, JudgeResult
 from ..schemas.run import RunRequest, RunResult
 from ..schemas.session import SessionRequest
-from ..serving.bearer import TOKEN_VARIABLE, authorization, check_token, environment_token
+from ..serving.bearer import TOKEN_VARIABLE, authorization, check_one_proof, check_token, environment_token
 from . import backoff, judge_client
 from .container import ContainerServer
 from .embedded import EmbeddedServer
@@ -73,9 +73,10 @@ class Sandbox:
             waits_when_full: otherwise a full queue is told at once, for a caller that has other servers.
 
         Raises:
-            ConfigError: `url` is not an HTTP address, or the token cannot be sent.
+            ConfigError: `url` is not an HTTP address, or the token cannot be sent, or not beside a password in `url`.
         """
         made = cls(check_url(url), None, max_retries, token)
+        check_one_proof(url, authorization(made._token))
         made.waits_when_full = waits_when_full
         return made
 
@@ -316,8 +317,8 @@ def check_url(url: str) -> str:
     Raises:
         ConfigError: it is not an HTTP address, such as a placeholder that was never filled in.
     """
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid = False

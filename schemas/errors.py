@@ -10,13 +10,17 @@
           └── EngineError       an inference engine failed
 
 A program's own crash or timeout inside the sandbox is a result (`schemas.run.RunResult`), not an exception.
-Every error can be pickled, because Ray sends errors between processes.
+Every error can be pickled, because Ray sends errors between processes. Messages are shown, logged and written into
+records, so those of the user's and of our own faults have no passwords in their addresses. What the model reads is
+left as it is.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Any
+
+from .redacted import redacted
 
 
 class ErrorKind(StrEnum):
@@ -44,6 +48,9 @@ class RollboxError(Exception):
 class ConfigError(RollboxError):
     """A wrong setting. The message names the file or key, the value, and the remedy."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(redacted(message))
+
 
 class ToolError(RollboxError):
     """A call that failed through the model's doing. `str(error)` is what the model reads.
@@ -68,7 +75,7 @@ class InfraError(RollboxError):
     kind: ErrorKind = ErrorKind.INFRA
 
     def __init__(self, message: str, retries: int = 0) -> None:
-        super().__init__(message)
+        super().__init__(redacted(message))
         self.retries = retries
 
     def __reduce__(self) -> tuple[Any, ...]:

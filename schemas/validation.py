@@ -9,13 +9,14 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from .errors import ConfigError
+from .redacted import is_secret, redacted, redacted_values
 
 M = TypeVar("M", bound=BaseModel)
 _SHOWN_CHARS = 80
 
 
 def describe(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """Name each wrong field, what is wrong with it, and the value that was given.
+    """Name each wrong field, what is wrong with it, and the value that was given, where that is no secret.
 
     Args:
         model: what the data were to fit; for an unknown key the nearest of its fields is named.
@@ -23,7 +24,8 @@ def describe(error: ValidationError, model: type[BaseModel] | None = None) -> st
     lines = []
     for item in error.errors(include_url=False):
         field = ".".join(str(part) for part in item["loc"]) or "(whole input)"
-        shown = repr(item.get("input"))
+        hidden = any(map(is_secret, item["loc"]))
+        shown = "a secret" if hidden else redacted(repr(redacted_values(item.get("input"))))
         if len(shown) > _SHOWN_CHARS:
             shown = shown[:_SHOWN_CHARS] + "…"
         message = item["msg"].removeprefix("Value error, ")

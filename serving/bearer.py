@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from ..schemas.errors import ConfigError
 
@@ -31,6 +32,20 @@ def check_token(token: str, source: str) -> str:
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(f"{source}: a token consists of printable ASCII characters without spaces")
     return token
+
+
+def check_one_proof(url: str, headers: Mapping[str, str]) -> None:
+    """
+    Raises:
+        ConfigError: a token is to be sent to an address that has a user and a password in it, which are sent in the
+            same header.
+    """
+    server = url.partition("://")[2].partition("/")[0]
+    if "Authorization" in headers and "@" in server:
+        raise ConfigError(
+            f"{url}: its address holds a user and a password, and there is a token or key for it too; "
+            "leave one of them out"
+        )
 
 
 def authorization(token: str | None) -> dict[str, str]:

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from ..schemas.call_record import CallRecord
 from ..schemas.errors import ErrorKind, InfraError, OverloadedError, ToolError
+from ..schemas.redacted import redacted
 from ..schemas.tool import ToolCall, ToolResponse
 from . import pacing
 from .arguments import ArgumentsValidator
@@ -135,7 +136,7 @@ class TrajectoryTools:
             response = self._failed(record, error.kind, str(error), UNAVAILABLE.format(name=call.name))
         except (Exception, SystemExit) as error:  # a tool's own bug: the trajectory goes on and is masked
             logger.warning("tool %r raised", call.name, exc_info=True)
-            message = f"{type(error).__name__}: {error}"
+            message = redacted(f"{type(error).__name__}: {error}")
             response = self._failed(record, ErrorKind.INFRA, message, UNAVAILABLE.format(name=call.name))
         if record.executed and not record.run_ms:
             record.run_ms = (time.perf_counter() - started) * 1e3 - record.queue_ms

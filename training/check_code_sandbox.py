@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 
 from ..schemas.errors import ConfigError
+from ..schemas.redacted import redacted
 
 _PROGRAM = {
     "code": "print(6 * 7)",
@@ -57,4 +58,4 @@ async def _checked(key: str, url: str) -> str:
         raise ConfigError(
             f"{key}: the sandbox at {url} ran no program, but answered {response.status}: {body[:160]!r}; {remedy}"
         )
-    return f"code sandbox: {url} runs programs"
+    return f"code sandbox: {redacted(url)} runs programs"

@@ -15,7 +15,6 @@ from ..passages import Passage
 from .embedder import Embedder, EmbedderConfig, Vectors
 from .manifest import (
     MANIFEST,
-    PROBE_TEXT,
     PROGRESS,
     VECTORS,
     DenseManifest,
@@ -23,6 +22,7 @@ from .manifest import (
     VectorRecord,
     check_model,
     fingerprint_of,
+    probe_of,
     read_record,
     write_record,
 )
@@ -122,7 +122,7 @@ async def _begun(folder: Path, store: PassageStore, config: EmbedderConfig, embe
     """The record of the vectors in `folder`, new where there are none."""
     if not len(store):
         raise ConfigError(f"{folder}: there are no passages to embed")
-    probe, _ = await embedder.embed([PROBE_TEXT], _CHUNK_TIMEOUT_S)
+    probe = await probe_of(embedder, _CHUNK_TIMEOUT_S)
     wanted = VectorRecord(
         embedder=with_prefixes(config, embedder),
         dimension=probe.shape[1],

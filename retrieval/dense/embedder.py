@@ -11,11 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ...schemas.errors import ConfigError
+from ...schemas.errors import ConfigError, InfraError
 
 Vectors: TypeAlias = NDArray[np.float32]
 
 _BGE_QUERY = "Represent this sentence for searching relevant passages: "
+
+
+class NoAccessError(InfraError):
+    """The embedding server wants a password or a token, or another one."""
 
 
 class Embedder(Protocol):

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from ...schemas.errors import InfraError
-from ..services.http_service import BadReplyError, HttpService, without_password
-from .embedder import Vectors, known_prefixes, unit_rows
+from ...schemas.redacted import redacted
+from ...serving.bearer import authorization, check_one_proof
+from ..services.http_service import BadReplyError, HttpService
+from .embedder import NoAccessError, Vectors, known_prefixes, unit_rows
 
 KEY_VARIABLE = "ROLLBOX_EMBEDDING_KEY"
 _MAX_CONNECTIONS = 8
@@ -32,18 +34,19 @@ class EmbeddingServer(HttpService):
     """
 
     def __init__(self, url: str, model: str, batch_size: int = 32) -> None:
-        super().__init__(url, _MAX_CONNECTIONS, what=f"embedding server {without_password(url)}")
+        super().__init__(url, _MAX_CONNECTIONS, what=f"embedding server {redacted(url)}")
         self.prefixes = known_prefixes(model)
         self._model = model
         self._batch_size = batch_size
         key = os.environ.get(KEY_VARIABLE)
-        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._headers = authorization(key or None)
+        check_one_proof(url, self._headers)
 
     async def embed(self, texts: Sequence[str], timeout_s: float) -> tuple[Vectors, int]:
         """
         Raises:
             OverloadedError, InfraError: as `retried`, of the first batch that fails for good; or the batches' vectors
-                have different lengths.
+                have different lengths. NoAccessError: it takes no texts from us.
         """
         if not texts:
             raise ValueError("no texts")
@@ -66,6 +69,15 @@ class EmbeddingServer(HttpService):
         if len(lengths) > 1:
             raise InfraError(f"{self._what}: vectors of different lengths: {sorted(lengths)}")
         return np.concatenate([vectors for vectors, _ in found]), sum(retries for _, retries in found)
+
+    def _as_infra_error(self, error: BadReplyError, retries: int) -> InfraError:
+        if error.status not in (401, 403):
+            return super()._as_infra_error(error, retries)
+        return NoAccessError(
+            f"{self._what} takes nothing from us: {error}; an index keeps no passwords and keys, so give the address "
+            "with them by --embedding-url (`embedding_url` of a search tool, --dense-url where the index is built), or "
+            f"a bearer token in {KEY_VARIABLE}"
+        )
 
     async def _attempt(self, texts: list[str]) -> Vectors:
         wire = {"model": self._model, "input": texts, "encoding_format": "float"}

@@ -12,10 +12,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...schemas.errors import ConfigError
+from ...schemas.redacted import redacted
 from ..index.file_checks import IndexFile
 from ..index.manifest import write_at_once
 from ..passages import Passage
-from .embedder import Embedder, EmbedderConfig, Vectors, check_dimension
+from .embedder import Embedder, EmbedderConfig, NoAccessError, Vectors, check_dimension
 from .nearest import Kind
 
 MANIFEST, PROGRESS, VECTORS = "manifest.json", "progress.json", "vectors.f32"
@@ -98,8 +99,10 @@ def read_record(path: Path, model: type[Record]) -> Record:
 
 
 def write_record(path: Path, record: VectorRecord) -> None:
-    """Replace the file in one step that survives a power cut."""
-    write_at_once(path, record.model_dump_json(indent=1).encode())
+    """Replace the file in one step that survives a power cut. The server's address is written without its password."""
+    url = record.embedder.url
+    written = record.embedder.model_copy(update={"url": None if url is None else redacted(url)})
+    write_at_once(path, record.model_copy(update={"embedder": written}).model_dump_json(indent=1).encode())
 
 
 def fingerprint_of(store: PassageStore) -> str:
@@ -116,14 +119,26 @@ async def check_same(manifest: DenseManifest, store: PassageStore, embedder: Emb
     """That the vectors belong to these passages and this model.
 
     Raises:
-        ConfigError: they do not. InfraError: the embedding server fails.
+        ConfigError: they do not, or as `probe_of`. InfraError: the embedding server fails.
     """
     if len(store) != manifest.passages or await asyncio.to_thread(fingerprint_of, store) != manifest.fingerprint:
         raise ConfigError(
             f"dense part: is of other passages ({manifest.passages}) than the index ({len(store)}); build it anew"
         )
-    probe, _ = await embedder.embed([PROBE_TEXT], timeout_s)
-    check_model(manifest, probe)
+    check_model(manifest, await probe_of(embedder, timeout_s))
+
+
+async def probe_of(embedder: Embedder, timeout_s: float) -> Vectors:
+    """The vector of `PROBE_TEXT`, shape (1, dimension).
+
+    Raises:
+        ConfigError: the embedding server wants a password or a token. InfraError: it fails.
+    """
+    try:
+        probe, _ = await embedder.embed([PROBE_TEXT], timeout_s)
+    except NoAccessError as error:
+        raise ConfigError(str(error)) from error
+    return probe
 
 
 def check_model(record: VectorRecord, probe: Vectors) -> None:

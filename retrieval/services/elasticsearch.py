@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 from ...schemas.errors import ConfigError
+from ...serving.bearer import check_one_proof
 from ..passages import Hit
 from .http_service import BadReplyError, HttpService
 from .stored_records import hit_of_record
@@ -33,7 +34,7 @@ class ElasticsearchRetriever(HttpService):
         url: of the index: http://host:9200/wiki. max_connections, options: as for `HttpService`.
 
     Raises:
-        ConfigError: the address names no index.
+        ConfigError: the address names no index, or holds a password though there is a key.
     """
 
     def __init__(self, url: str, max_connections: int, **options: Any) -> None:
@@ -43,6 +44,7 @@ class ElasticsearchRetriever(HttpService):
         super().__init__(f"{server}/_msearch", max_connections, **options)
         key = os.environ.get(KEY_VARIABLE)
         self._headers = {"Content-Type": "application/x-ndjson"} | ({"Authorization": f"ApiKey {key}"} if key else {})
+        check_one_proof(url, self._headers)
 
     async def search(self, queries: list[str], top_k: int, timeout_s: float) -> tuple[list[list[Hit]], int]:
         """Hits per query, the engine's BM25 as score; none for a blank query.

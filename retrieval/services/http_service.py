@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from ...schemas.errors import InfraError, OverloadedError
+from ...serving.bearer import check_one_proof
 
 _MAX_ATTEMPTS = 4
 _FIRST_PAUSE_S = 0.2
@@ -25,12 +26,15 @@ T = TypeVar("T")
 
 
 class BadReplyError(Exception):
-    """One attempt failed. `retry_after_s` is None where trying again is no use."""
+    """One attempt failed. `retry_after_s` is None where trying again is no use; `status` where there was none."""
 
-    def __init__(self, message: str, retry_after_s: float | None = 0.0, overloaded: bool = False) -> None:
+    def __init__(
+        self, message: str, retry_after_s: float | None = 0.0, overloaded: bool = False, status: int | None = None
+    ) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
         self.overloaded = overloaded
+        self.status = status
 
 
 class HttpService:
@@ -57,6 +61,7 @@ class HttpService:
         self._max_attempts = max_attempts
         self._what = what
         self._headers = headers
+        check_one_proof(url, headers or {})
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
 
     async def aclose(self) -> None:
@@ -121,12 +126,6 @@ class HttpService:
         return InfraError(message, retries)
 
 
-def without_password(url: str) -> str:
-    """The address without the user and the password in it, for all that is shown."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
-
-
 def _pause_s(retries: int, retry_after_s: float | None) -> float:
     """Seconds before the next attempt; infinite where there should be none. Jitter keeps many callers apart."""
     if retry_after_s is None:
@@ -140,12 +139,12 @@ def _bad_status(reply: aiohttp.ClientResponse, body: bytes) -> BadReplyError:
     if reply.status < 500 and reply.status not in _RETRIED_BELOW_500:
         # The service says what it dislikes: a missing index, a text that is too long.
         said = " ".join(body[:_SAID_BYTES].decode("utf-8", "replace").split())
-        return BadReplyError(f"{message}: {said}" if said else message, retry_after_s=None)
+        return BadReplyError(f"{message}: {said}" if said else message, retry_after_s=None, status=reply.status)
     try:
         retry_after_s = max(0.0, float(reply.headers.get("Retry-After", "0")))
     except ValueError:  # the header may also hold a date
         retry_after_s = 0.0
-    return BadReplyError(message, retry_after_s, overloaded=reply.status == 429)
+    return BadReplyError(message, retry_after_s, reply.status == 429, reply.status)
 
 
 async def _read_bounded(reply: aiohttp.ClientResponse) -> bytes:

@@ -11,9 +11,10 @@ import time
 from typing import Any
 
 from ...schemas.errors import ConfigError, InfraError
+from ...schemas.redacted import redacted
 from ..dense.embedder import Embedder, Vectors
 from ..passages import Hit
-from .http_service import BadReplyError, HttpService, without_password
+from .http_service import BadReplyError, HttpService
 from .stored_records import hit_of_record
 
 KEY_VARIABLE = "ROLLBOX_QDRANT_KEY"
@@ -42,7 +43,7 @@ class QdrantRetriever:
             raise ConfigError(f"qdrant: {url!r} names no collection; write it as http://host:6333/COLLECTION")
         self._collection = HttpService(f"{server}/collections/{name}", max_connections)
         self._points = HttpService(f"{server}/collections/{name}/points/query/batch", max_connections)
-        self._url = without_password(url)
+        self._url = redacted(url)
         self._embedder = embedder
         self._prefix = query_prefix
         self._using = {} if vector is None else {"using": vector}

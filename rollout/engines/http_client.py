@@ -14,6 +14,7 @@ from typing import Any, Self
 import aiohttp
 
 from ...schemas.errors import ConfigError, EngineError
+from ...serving.bearer import authorization, check_one_proof
 from .replicas import Replica, Replicas
 from .watch import watched
 
@@ -45,7 +46,7 @@ class EngineClient:
         retry_s: seconds for which failing servers are tried again; a full one (429, 503) until `timeout_s`.
 
     Raises:
-        ConfigError: something in `urls` is no address.
+        ConfigError: something in `urls` is no address, or holds a password though there is a key.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class EngineClient:
     ) -> None:
         given = urls.split(",") if isinstance(urls, str) else urls
         self.replicas = Replicas([url.strip() for url in given])
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = authorization(api_key or None)
+        for replica in self.replicas.all:
+            check_one_proof(replica.url, self._headers)
         self._timeout_s = timeout_s
         self._retry_s = retry_s
         self._session: aiohttp.ClientSession | None = None

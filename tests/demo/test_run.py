@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from rollbox.demo.gsm8k import SAMPLE_FILE, few_shot_messages, few_shot_samples
-from rollbox.demo.job import DemoOptions, run_demo, run_demo_gsm8k
+from rollbox.demo.job import DemoOptions, _job, run_demo, run_demo_gsm8k
 from rollbox.demo.teach import ensure_demo_model
 from rollbox.schemas.errors import ConfigError
 from rollbox.schemas.trajectory import Trajectory
@@ -74,6 +74,21 @@ async def test_wrong_options_are_named(tmp_path: Path) -> None:
     unscored.write_text('{"question": "a?", "answer": "1", "data_source": "unknown/source"}\n')
     with pytest.raises(ConfigError, match=r"no score for 'unknown/source'; there are: .*openai/gsm8k"):
         await run_demo(DemoOptions(model=str(tmp_path), data=unscored, out=tmp_path), console()[0])
+
+
+def files_with(text: bytes, folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+
+async def test_the_settings_of_a_run_hold_no_address(tmp_path: Path, random_model_dir: Path) -> None:
+    """It may hold a password; and no engine is there, so the run ends once they are written."""
+    url = "http://user:hu5h@127.0.0.1:9"
+    options = DemoOptions(model=url, tokenizer=random_model_dir, n=1, out=tmp_path)
+    with pytest.raises(ConfigError, match=r"no usable answer from http://127.0.0.1:9/v1/models") as raised:
+        await run_demo(options, console()[0])
+    assert "hu5h" not in str(raised.value)
+    assert not files_with(b"hu5h", tmp_path)
+    assert _job(options, "t", []).settings()["model"] == "completions"
 
 
 async def test_worked_examples_are_right() -> None:

@@ -154,6 +154,15 @@ async def test_a_stopped_run_goes_on_without_repeating(make_job: MakeJob, random
     assert await run_job(job, FailingEngine(HuggingFaceEngine(random_model_dir), lambda *_: True), shown())
 
 
+async def test_no_file_of_a_run_holds_a_password(make_job: MakeJob, random_model_dir: Path) -> None:
+    job = make_job(questions=1, title="rollout of http://user:hu5h@127.0.0.1:9 on data")
+    terminal = shown()
+    await run_job(job, HuggingFaceEngine(random_model_dir), terminal)
+    assert "http://127.0.0.1:9" in terminal.file.getvalue()  # type: ignore[attr-defined]
+    assert "hu5h" not in terminal.file.getvalue()  # type: ignore[attr-defined]
+    assert not [path for path in job.out_dir.rglob("*") if path.is_file() and b"hu5h" in path.read_bytes()]
+
+
 async def test_a_killed_process_loses_nothing_that_was_finished(
     make_job: MakeJob, random_model_dir: Path, tmp_path: Path
 ) -> None:

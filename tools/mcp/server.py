@@ -13,6 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ...schemas.redacted import is_secret
 from ..config_values import ConfigPath
 
 
@@ -49,7 +50,18 @@ class McpServer(BaseModel):
         return self.model_dump_json()
 
     def __str__(self) -> str:
-        return self.url or " ".join((self.command or "", *self.args))
+        return self.url or " ".join((self.command or "", *_shown(self.args)))
+
+
+def _shown(args: tuple[str, ...]) -> list[str]:
+    """Without the values of options such as `--api-key`."""
+    shown, hide = [], False
+    for arg in args:
+        option, equals, _ = arg.partition("=")
+        secret = is_secret(option.lstrip("-"))
+        shown.append("…" if hide else f"{option}=…" if secret and equals else arg)
+        hide = secret and not equals and arg.startswith("-")
+    return shown
 
 
 @asynccontextmanager
