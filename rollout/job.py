@@ -31,6 +31,7 @@ from .report.progress import RunProgress
 from .report.summary import RunSummary
 from .report.table import summary_table
 from .runner import InfraGuard, RolloutTask, run_tasks, tasks_of
+from .vision.image_digest import image_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class RolloutJob:
     rewards_file: Path | None = None
 
     def settings(self) -> dict[str, Any]:
-        """What must be the same for a run to be gone on with: all that shapes a trajectory."""
+        """What must be the same for a run to be gone on with: all that shapes a trajectory. See `image_digest` too."""
         questions = hashlib.sha256("".join(sample.model_dump_json() for sample in self.samples).encode())
         named = {} if self.rewards_file is None else {"rewards": _digest(self.rewards_file)}
         return {
@@ -91,7 +92,7 @@ async def run_job(job: RolloutJob, engine: AnyEngine, console: Console) -> RunSu
 
     Raises:
         ConfigError: before anything runs: a sample that cannot be scored, a wrong tools file, rewards file or chat
-            template, an `out_dir` with another run.
+            template, an image that cannot be read, an `out_dir` with another run.
         InfraError: too many trajectories failed through the infrastructure.
     """
     _check_libraries()
@@ -100,8 +101,10 @@ async def run_job(job: RolloutJob, engine: AnyEngine, console: Console) -> RunSu
     tools = load_tools(job.tools_file)
     parser = get_parser(job.parser, [tool.tool_schema for tool in tools.values()])
     check_mode(job.template_check)
+    images = await image_digest(job.samples)
+    settings = job.settings() if images is None else {**job.settings(), "images": images}
     async with contextlib.AsyncExitStack() as stack:
-        files = stack.enter_context(RunFiles(job.out_dir, job.settings(), restart=job.restart))
+        files = stack.enter_context(RunFiles(job.out_dir, settings, restart=job.restart))
         for name in rewards.config.group_parts:
             console.print(
                 f"reward part {name}: 0 in this run, because one trajectory does not know its group; "

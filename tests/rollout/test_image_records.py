@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,34 @@ async def test_pixels_are_in_files_and_the_run_goes_on(job: RolloutJob, model_di
     await run_job(job, HuggingFaceEngine(model_dir), console())
     assert {t.trajectory_id: t.response_ids for t in lines(job)} == {t.trajectory_id: t.response_ids for t in done}
     assert len(list((job.out_dir / "images").iterdir())) == 2
+
+
+async def test_other_images_under_the_same_names_are_another_run(
+    job: RolloutJob, model_dir: Path, tmp_path: Path
+) -> None:
+    files = [tmp_path / "first.bmp", tmp_path / "second.bmp"]
+    for seed, file in enumerate(files):
+        picture(100, 60, seed).save(file)
+    named = [sample.model_copy(update={"images": [str(files[i % 2])]}) for i, sample in enumerate(job.samples)]
+    job = replace(job, samples=named)
+    await run_job(job, HuggingFaceEngine(model_dir), console())
+    done = lines(job)
+    (job.out_dir / "trajectories.jsonl").write_text(done[0].model_dump_json() + "\n")
+
+    kept = files[1].read_bytes()
+    times = os.stat(files[1])
+    files[1].write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))  # one pixel, and neither size nor time
+    os.utime(files[1], ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(ConfigError, match=r"other settings \(images was '[0-9a-f]+', now '[0-9a-f]+'\); .*--restart"):
+        await run_job(job, HuggingFaceEngine(model_dir), console())
+    assert len(lines(job)) == 1
+    files[1].unlink()
+    with pytest.raises(ConfigError, match=r"sample 'q1': the image .*second.bmp cannot be read: No such file"):
+        await run_job(job, HuggingFaceEngine(model_dir), console())
+
+    files[1].write_bytes(kept)  # the same again, as a copy has other times
+    await run_job(job, HuggingFaceEngine(model_dir), console())
+    assert sorted(trajectory.trajectory_id for trajectory in lines(job)) == ["q0.0", "q1.0", "q2.0"]
 
 
 async def test_questions_with_images_need_a_model_that_sees(
