@@ -8,10 +8,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from ..schemas.errors import ConfigError, InfraError
 from ..schemas.reward_config import ApiPart, StepsPart
 from ..schemas.score_api import BatchRequest, BatchResponse, ScoreRequest, ScoreResponse
+from ..schemas.surrogates import without_lone_surrogates
 from ..schemas.trajectory import Trajectory
 from ..schemas.validation import describe
 from .parts import Measured
@@ -107,13 +109,17 @@ def request_of(trajectory: Trajectory) -> ScoreRequest:
 
 
 def body_of(request: ScoreRequest | BatchRequest, trajectory: Trajectory) -> Any:
-    """The request as JSON values.
+    """The request as JSON values, without lone surrogates.
 
     Raises:
         ConfigError: the sample holds what cannot be sent.
     """
     try:
         return request.model_dump(mode="json")
+    except ValueError:  # also for lone surrogates
+        pass
+    try:
+        return to_jsonable_python(without_lone_surrogates(request.model_dump()))
     except ValueError as error:
         name = trajectory.sample.sample_id
         raise ConfigError(f"sample {name!r}: extra_info or messages cannot be sent as JSON: {error}") from error

@@ -68,12 +68,12 @@ def create_app(rewards: RewardComposition, token: str | None = None, concurrency
 
     @app.post("/score")
     async def one(request: Request) -> JSONResponse:
-        item = await read_model(request, ScoreRequest)
+        item = await read_model(request, ScoreRequest, mends=True)
         return JSONResponse((await while_connected(request, scored(item))).model_dump())
 
     @app.post("/v1/score/batch")
     async def batch(request: Request) -> JSONResponse:
-        items = (await read_model(request, BatchRequest)).items
+        items = (await read_model(request, BatchRequest, mends=True)).items
         results = await while_connected(request, _all([in_batch(item) for item in items]))
         return JSONResponse(BatchResponse(results=results).model_dump())
 

@@ -14,6 +14,7 @@ import aiohttp
 
 from ..schemas.errors import ConfigError, InfraError, OverloadedError
 from ..schemas.reward_config import Service
+from ..schemas.surrogates import wire_json
 from ..serving.bearer import authorization, check_one_proof
 
 _BACKOFF_S, _BACKOFF_MAX_S = 0.2, 10.0
@@ -46,7 +47,9 @@ class ScoringService:
         self._shut_until = 0.0
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(headers=self._headers, connector=aiohttp.TCPConnector(limit=0))
+        self._session = aiohttp.ClientSession(
+            headers=self._headers, connector=aiohttp.TCPConnector(limit=0), json_serialize=wire_json
+        )
         return self
 
     async def __aexit__(

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from ..schemas.reward_config import FormatPart, OutcomePart, RewardConfig, ToolsPart
+from ..schemas.surrogates import without_lone_surrogates
 from ..schemas.trajectory import Rewards, Sample, StopReason, Trajectory
 from .compose import RewardComposition
 
@@ -51,7 +52,8 @@ async def score_trajectory(trajectory: Trajectory, weights: RewardWeights | None
 
 
 def trajectory_of_text(sample: Sample, answer: str, trajectory_id: str = "text") -> Trajectory:
-    """A trajectory of one turn without tokens, for scoring a text alone."""
+    """A trajectory of one turn without tokens, for scoring a text alone; half a surrogate pair in it is U+FFFD."""
+    answer = str(without_lone_surrogates(answer))
     return Trajectory(
         trajectory_id=trajectory_id,
         sample=sample,

@@ -24,7 +24,7 @@ def read_trajectories(path: Path) -> list[Trajectory]:
         ConfigError: there are none, or a line is none.
     """
     file = path / TRAJECTORIES if path.is_dir() else path
-    found = [validated(Trajectory, data, where) for data, where in json_lines(file, may_be_cut=True)]
+    found = [validated(Trajectory, data, where) for data, where in json_lines(file, may_be_cut=True, mends=True)]
     if not found:
         raise ConfigError(f"{file}: holds no trajectories")
     return found
@@ -42,7 +42,7 @@ def read_responses(file: Path, samples: Sequence[Sample]) -> list[Trajectory]:
     by_id = {sample.sample_id: sample for sample in samples}
     seen: Counter[str] = Counter()
     found: list[Trajectory] = []
-    for number, (data, where) in enumerate(json_lines(file)):
+    for number, (data, where) in enumerate(json_lines(file, mends=True)):
         if isinstance(data, dict) and "trajectory_id" in data:
             found.append(validated(Trajectory, data, where))
             continue

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from .call_record import CallRecord
+from .surrogates import without_lone_surrogates
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -184,12 +185,14 @@ class Trajectory(BaseModel):
     def answer_text(self) -> str:
         """The model's last turn outside its tool calls; empty when it ended on tool output, or never spoke.
 
-        This is what an outcome reward may read: never tool output, never a call's arguments.
+        This is what an outcome reward may read: never tool output, never a call's arguments. Half of a surrogate pair
+        is U+FFFD: no server and no tokenizer would take it.
         """
         if len(self.messages) <= len(self.sample.messages):
             return ""  # the last message is the prompt's
         last = self.messages[-1]
-        return str(last.get("content") or "") if last["role"] == "assistant" else ""
+        text = str(last.get("content") or "") if last["role"] == "assistant" else ""
+        return str(without_lone_surrogates(text))
 
     @model_validator(mode="after")
     def _adds_up(self) -> Trajectory:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from functools import partial
 from typing import TypeVar
 
 from fastapi import HTTPException, Request
@@ -11,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..schemas.errors import ErrorKind, ToolError
+from ..schemas.surrogates import wire_json
 from ..schemas.validation import describe
 from .disconnect import ClientGoneError
 
@@ -18,8 +21,12 @@ M = TypeVar("M", bound=BaseModel)
 _LARGE_BYTES = 262_144
 
 
-async def read_model(request: Request, model: type[M]) -> M:
+async def read_model(request: Request, model: type[M], *, mends: bool = False) -> M:
     """The body as `model`.
+
+    Args:
+        mends: half a surrogate pair, as a model can write it and its client passes it on, becomes U+FFFD; otherwise the
+            request is refused for it.
 
     Raises:
         ToolError: (kind `arguments`) it does not fit; the text names each field.
@@ -29,12 +36,24 @@ async def read_model(request: Request, model: type[M]) -> M:
         body = await request.body()
     except ClientDisconnect as error:
         raise ClientGoneError from error
+    read = partial(_mended, model) if mends else model.model_validate_json
     try:
-        if len(body) < _LARGE_BYTES:
-            return model.model_validate_json(body)
-        return await asyncio.to_thread(model.model_validate_json, body)
+        return read(body) if len(body) < _LARGE_BYTES else await asyncio.to_thread(read, body)
     except ValidationError as error:
         raise ToolError(describe(error, model), ErrorKind.ARGUMENTS) from error
+
+
+def _mended(model: type[M], body: bytes) -> M:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        if error.errors(include_input=False)[0]["type"] != "json_invalid" or b"\\u" not in body:
+            raise
+        try:
+            mended = wire_json(json.loads(body))
+        except (ValueError, RecursionError):
+            raise error from None
+        return model.model_validate_json(mended)
 
 
 class BodyCap:

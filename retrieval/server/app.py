@@ -50,7 +50,7 @@ def _add_search_routes(app: FastAPI, searches: Searches, backend: str) -> None:
     @app.post("/v1/search", openapi_extra=_API.body_of(SearchRequest), responses=_API.answers(SearchAnswer))
     async def search(request: Request) -> Response:
         """Search; answers with a SearchAnswer."""
-        asked = await read_model(request, SearchRequest)
+        asked = await read_model(request, SearchRequest, mends=True)
         work = searches.search(asked.queries, asked.top_k, asked.timeout_s, asked.client)
         found = await while_connected(request, work)
         return await _json(found, lambda: _typed(found, backend))
@@ -58,7 +58,7 @@ def _add_search_routes(app: FastAPI, searches: Searches, backend: str) -> None:
     @app.post("/retrieve", openapi_extra=_API.body_of(RetrieveRequest), responses=_API.answers(RetrieveAnswer))
     async def retrieve(request: Request) -> Response:
         """Search-R1's call, and those of other recipes."""
-        asked = await read_model(request, RetrieveRequest)
+        asked = await read_model(request, RetrieveRequest, mends=True)
         found = await while_connected(request, searches.search(asked.asked, asked.wanted, None, asked.client))
         return await _json(found, lambda: asked.answer(found.results, backend))
 

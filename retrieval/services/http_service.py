@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from ...schemas.errors import InfraError, OverloadedError
+from ...schemas.surrogates import wire_json
 from ...serving.bearer import check_one_proof
 
 _MAX_ATTEMPTS = 4
@@ -116,7 +117,9 @@ class HttpService:
             connector = aiohttp.TCPConnector(limit=self._max_connections)
             # The deadline is kept outside, over all attempts; aiohttp's own five minutes must not cut in.
             unlimited = aiohttp.ClientTimeout(total=None)
-            self._sessions[loop] = aiohttp.ClientSession(connector=connector, timeout=unlimited, headers=self._headers)
+            self._sessions[loop] = aiohttp.ClientSession(
+                connector=connector, timeout=unlimited, headers=self._headers, json_serialize=wire_json
+            )
         return self._sessions[loop]
 
     def _as_infra_error(self, error: BadReplyError, retries: int) -> InfraError:

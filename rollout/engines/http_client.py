@@ -14,6 +14,7 @@ from typing import Any, Self
 import aiohttp
 
 from ...schemas.errors import ConfigError, EngineError
+from ...schemas.surrogates import wire_json
 from ...serving.bearer import authorization, check_one_proof
 from .replicas import Replica, Replicas
 from .watch import watched
@@ -71,7 +72,9 @@ class EngineClient:
         connector = aiohttp.TCPConnector(limit=0)  # the rollout's own concurrency is the limit
         # The deadline is kept outside, over all attempts.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
-        session = aiohttp.ClientSession(headers=self._headers, connector=connector, timeout=timeout)
+        session = aiohttp.ClientSession(
+            headers=self._headers, connector=connector, timeout=timeout, json_serialize=wire_json
+        )
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(session)
             await stack.enter_async_context(watched(self.replicas, session))

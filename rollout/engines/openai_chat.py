@@ -9,9 +9,9 @@ from typing import Any
 
 from ...schemas.errors import EngineError
 from ...schemas.generation import FinishReason, SamplingParams
+from ...schemas.surrogates import without_lone_surrogates
 from ...schemas.tool import ToolCall
 from ..parsers import ParsedTurn, ParseProblem
-from ..parsers.surrogates import without_lone_surrogates
 from .base import ChatReply
 from .chat_messages import wire_messages
 from .data_uris import data_uris

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ...schemas.surrogates import may_hold_surrogates, without_lone_surrogates
 from ...schemas.tool import ParametersSchema
-from .surrogates import may_hold_surrogates, without_lone_surrogates
 
 _ESCAPED = "\\u003c"
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ...schemas.surrogates import without_lone_surrogates
 from .argument_text import read_text, without_line_breaks, write_text
 from .bare_text import single_text_parameter, text_end
 from .json_call import add_repaired_arguments, incomplete
 from .scan import Scan
-from .surrogates import without_lone_surrogates
 from .tag_format import TagFormat
 
 OPEN, END_NAME, CLOSE = '<tool_call name="', '">', "</tool_call>"

@@ -12,7 +12,7 @@ from typing import Any
 
 import json_repair
 
-from .surrogates import may_hold_surrogates, without_lone_surrogates
+from ...schemas.surrogates import may_hold_surrogates, without_lone_surrogates
 
 _MAX_LITERAL_CHARS = 100_000  # Python's parser recurses: a longer literal is not worth the risk
 _MAX_REPAIR_CHARS = 20_000  # json_repair takes microseconds a character

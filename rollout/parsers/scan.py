@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...schemas.surrogates import may_hold_surrogates, without_lone_surrogates
 from ...schemas.tool import ToolCall
 from .base import ParsedTurn, ParseProblem
-from .surrogates import may_hold_surrogates, without_lone_surrogates
 
 if TYPE_CHECKING:
     from .tag_format import TagFormat

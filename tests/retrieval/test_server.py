@@ -15,7 +15,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import example, given, settings
 
+from rollbox.retrieval.services.remote import RemoteRetriever
+from rollbox.schemas.surrogates import without_lone_surrogates
+
+from ..odd_texts import ODD_TEXTS
 from .corpora import build, refused, serving, write_lines
 
 TOKEN = "correct-horse-battery-staple"
@@ -174,9 +179,31 @@ BAD_RETRIEVE: list[tuple[Any, str]] = [
     ({"queries": ["Lima", "x" * 40_000]}, "queries.1: has 40000 characters: at most 32768"),
     ({"queries": ["Lima"] * 65}, "65 are too many: at most 64"),
     ({"queries": ["Lima"] * 5, "topk": 50}, "5 queries of 50 passages"),
-    (b'{"queries": ["\\ud800"]}', "JSON"),
+    (b'{"queries": ["\\ud800"', "JSON"),
+    (b'{"queries": ["\\ud800"], "topk": 0}', "topk: "),
     (b'{"queries": ' + b"[" * 10_000, "JSON"),
 ]  # fmt: skip
+
+
+@settings(deadline=None, max_examples=40)
+@given(ODD_TEXTS)
+@example("\ud800")
+def test_any_query_of_a_model_is_answered(url: str, text: str) -> None:
+    """Recipes' clients pass on what the model wrote, and stop where the answer is none."""
+
+    async def ask() -> None:
+        status, answer = await post(url, {"queries": [f"Lima {text}", text], "topk": 1})
+        assert (status, len(answer["result"])) == (200, 2)
+        status, answer = await post(url, {"query": text, "k": 1})
+        assert (status, answer["query"]) == (200, without_lone_surrogates(text))
+        status, answer = await post(url, {"queries": [text]}, "/v1/search")
+        assert (status, len(answer["results"])) == (200, 1)
+        client = RemoteRetriever(f"{url}/retrieve", 1)
+        hits, _ = await client.search([f"Lima {text}"], 1, 20)
+        await client.aclose()
+        assert len(hits) == 1
+
+    asyncio.run(ask())
 
 
 @pytest.mark.parametrize(("body", "said"), BAD_RETRIEVE, ids=[said for _, said in BAD_RETRIEVE])

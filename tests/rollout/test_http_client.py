@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from hypothesis import example, given, settings
 
 from rollbox.rollout.engines.http_client import EngineClient
 from rollbox.rollout.engines.replicas import Replica, Replicas
 from rollbox.rollout.engines.watch import watched
 from rollbox.schemas.errors import ConfigError, EngineError
+from rollbox.schemas.surrogates import without_lone_surrogates
+
+from ..odd_texts import ODD_TEXTS, strict
+from ..rewards.scoring_server import scripted_server
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -68,6 +73,18 @@ async def test_a_passing_failure_is_tried_again(failure: int | str) -> None:
     async with running(server) as client:
         assert await client.post("/x", {"n": 1}, "t") == {"from": "a"}
     assert server.seen == [{"n": 1}] * 3
+
+
+@settings(deadline=None, max_examples=30)
+@given(ODD_TEXTS)
+@example("\ud83d")
+def test_any_text_is_sent_so_that_it_is_taken(text: str) -> None:
+    async def ask() -> Any:
+        async with scripted_server(strict(lambda body: body)) as server, EngineClient(server.url) as client:
+            return await client.post("/x", {"messages": [{"content": text}], "prompt": [1, 2]}, "t")
+
+    sent = without_lone_surrogates(text)
+    assert asyncio.run(ask()) == {"messages": [{"content": sent}], "prompt": [1, 2]}
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 422])

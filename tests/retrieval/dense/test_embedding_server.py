@@ -1,10 +1,12 @@
 """Embeddings over HTTP: batches, their order, and servers that answer with something else."""
 
+import asyncio
 import math
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
 
 from rollbox.retrieval.dense.embedder import EmbedderConfig, known_prefixes, open_embedder
 from rollbox.retrieval.dense.embedding_server import EmbeddingServer
@@ -12,6 +14,7 @@ from rollbox.retrieval.dense.sentence_model import SentenceModel
 from rollbox.retrieval.services import http_service
 from rollbox.schemas.errors import InfraError, OverloadedError
 
+from ...odd_texts import ODD_TEXTS, strict
 from ...rewards.scoring_server import scripted_server
 
 pytestmark = pytest.mark.timeout(600)  # the first to need the model waits for ten CPU seconds of imports
@@ -50,6 +53,22 @@ async def test_the_vectors_of_a_real_model_arrive(embedder: SentenceModel) -> No
         vectors, _ = await client.embed(texts, 20)
         await client.aclose()
     assert np.allclose(vectors, direct, atol=1e-6)
+
+
+@settings(deadline=None, max_examples=30)
+@given(ODD_TEXTS)
+@example("\ud83d")
+def test_any_text_is_embedded(text: str) -> None:
+    answer = {"data": [{"embedding": [1.0]}, {"embedding": [1.0]}]}
+
+    async def embed() -> None:
+        async with scripted_server(strict(lambda body: answer)) as server:
+            client = EmbeddingServer(server.url, "m")
+            vectors, _ = await client.embed([text, "a"], 20)
+            await client.aclose()
+        assert vectors.shape == (2, 1)
+
+    asyncio.run(embed())
 
 
 async def test_a_passing_failure_is_tried_again() -> None:

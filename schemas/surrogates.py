@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 REPLACEMENT = "\ufffd"
@@ -16,13 +17,25 @@ def without_lone_surrogates(value: Any) -> Any:
     """`value`, a JSON value, with each half of a pair replaced by U+FFFD; keys too."""
     match value:
         case str():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                return "".join(REPLACEMENT if "\ud800" <= char <= "\udfff" else char for char in value)
-            return value
-        case list():
+            return _whole(value)
+        case list() | tuple():
             return [without_lone_surrogates(item) for item in value]
         case dict():
             return {without_lone_surrogates(key): without_lone_surrogates(item) for key, item in value.items()}
     return value
+
+
+def wire_json(value: Any) -> str:
+    """`value` as JSON that every server can read: many refuse a whole request for half a surrogate pair in it."""
+    text = json.dumps(value)
+    return json.dumps(without_lone_surrogates(value)) if may_hold_surrogates(text) else text
+
+
+def _whole(text: str) -> str:
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join(REPLACEMENT if "\ud800" <= char <= "\udfff" else char for char in text)
+    return text
