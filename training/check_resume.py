@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..schemas.errors import ConfigError
 
+_RANK_FILE = re.compile(r"(?:model|optim|extra_state)_world_size_(\d+)_rank_\d+\.pt")
 _SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 
 
@@ -18,7 +20,8 @@ def check_resume(config: Any) -> list[str]:
         A line for the user where the run goes on from a checkpoint.
 
     Raises:
-        ConfigError: the checkpoint is not there, is of a model of another shape, or leaves nothing to train.
+        ConfigError: the checkpoint is not there, is of a model of another shape or of another number of GPUs, or leaves
+            nothing to train.
     """
     folder = _checkpoint(config.trainer)
     if folder is None:
@@ -38,7 +41,31 @@ def check_resume(config: Any) -> list[str]:
                 f"actor_rollout_ref.model.path: {key} is {given[key]!r}, and {saved[key]!r} in the checkpoint {folder} "
                 f"that verl would load into it; {remedy}"
             )
+    _check_gpus(config.trainer, folder, remedy)
     return [f"goes on from the checkpoint {folder}; {remedy}"]
+
+
+def _check_gpus(trainer: Any, folder: Path, remedy: str) -> None:
+    """verl's FSDP writes a file for each rank, and each looks for its own by the number of all ranks."""
+    names = map(_RANK_FILE.fullmatch, _names(folder / "actor"))
+    sizes = {int(name[1]) for name in names if name is not None}
+    gpus = int(trainer.n_gpus_per_node) * int(trainer.nnodes)
+    if sizes and gpus not in sizes:
+        of = " or ".join(map(str, sorted(sizes)))
+        raise ConfigError(
+            f"trainer.n_gpus_per_node times trainer.nnodes is {gpus}, and the checkpoint {folder} is of {of} "
+            f"processes, which verl cannot divide anew; train with {of}, or take its weights alone: "
+            f"`python -m verl.model_merger merge --backend fsdp --local_dir {folder / 'actor'} --target_dir DIR`, "
+            f"actor_rollout_ref.model.path=DIR and another trainer.default_local_dir; or else: {remedy}"
+        )
+
+
+def _names(folder: Path) -> list[str]:
+    """Of its files; none where there is no such folder, as on a machine that holds no part of the checkpoint."""
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
 
 
 def _checkpoint(trainer: Any) -> Path | None:

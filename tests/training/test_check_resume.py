@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ def config_of(folder: Path, **trainer: Any) -> Any:
     model.mkdir(exist_ok=True)
     (model / "config.json").write_text(json.dumps({"model_type": "qwen2", "hidden_size": 64}))
     found = {"resume_mode": "auto", "resume_from_path": None, "total_training_steps": None, **trainer}
+    found = {"n_gpus_per_node": 4, "nnodes": 2, **found}
     return SimpleNamespace(
         trainer=SimpleNamespace(default_local_dir=str(folder / "checkpoints"), **found),
         actor_rollout_ref=SimpleNamespace(model=SimpleNamespace(path=str(model))),
@@ -53,6 +55,35 @@ def test_a_model_of_another_shape_is_refused(tmp_path: Path) -> None:
     checkpoint(tmp_path, 20, hidden_size=32)
     with pytest.raises(ConfigError, match=r"model\.path: hidden_size is 64, and 32 in the checkpoint .*resume_mode"):
         check_resume(config_of(tmp_path))
+
+
+def ranks(made: Path, number: int, *kinds: str) -> None:
+    for kind in kinds:
+        for rank in range(number):
+            (made / "actor" / f"{kind}_world_size_{number}_rank_{rank}.pt").touch()
+
+
+@pytest.mark.parametrize("kinds", [("model", "optim", "extra_state"), ("extra_state",)])
+def test_a_checkpoint_of_another_number_of_gpus_is_refused(kinds: tuple[str, ...], tmp_path: Path) -> None:
+    made = checkpoint(tmp_path, 20)
+    ranks(made, 8, *kinds)
+    assert len(check_resume(config_of(tmp_path))) == 1
+    said = r"trainer\.n_gpus_per_node times trainer\.nnodes is 4, and the checkpoint .*global_step_20 is of 8 processes"
+    with pytest.raises(ConfigError, match=said) as raised:
+        check_resume(config_of(tmp_path, nnodes=1))
+    assert f"--local_dir {made / 'actor'}" in str(raised.value)
+    assert "trainer.resume_mode=disable" in str(raised.value)
+    ranks(made, 4, *kinds)  # the step was written again by fewer
+    assert len(check_resume(config_of(tmp_path, nnodes=1))) == 1
+
+
+def test_a_checkpoint_without_files_of_ranks_says_nothing_of_gpus(tmp_path: Path) -> None:
+    """Megatron's, or one whose parts lie on other machines."""
+    made = checkpoint(tmp_path, 20)
+    (made / "actor" / "dist_ckpt").mkdir()
+    assert len(check_resume(config_of(tmp_path))) == 1
+    shutil.rmtree(made / "actor")
+    assert len(check_resume(config_of(tmp_path))) == 1
 
 
 def test_a_run_that_is_over_is_refused(tmp_path: Path) -> None:
