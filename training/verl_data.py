@@ -72,7 +72,7 @@ def _finished_whole(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield beside
         beside.replace(path)
-    except (OSError, _pyarrow().ArrowException) as error:
+    except (OSError, UnicodeError, _pyarrow().ArrowException) as error:
         raise ConfigError(f"{path}: cannot be written: {error}") from error
     finally:
         with suppress(OSError):  # its folder is none, say

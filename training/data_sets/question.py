@@ -58,6 +58,8 @@ def text_of(row: Mapping[str, Any], where: str, *names: str) -> str:
             if not isinstance(value, str):
                 raise ConfigError(f"{where}: {name}: holds no text of a user's")
         if isinstance(value, str) and value.strip():
+            if any("\ud800" <= letter <= "\udfff" for letter in value):
+                raise ConfigError(f"{where}: {name}: holds half a surrogate pair, which no file in UTF-8 can hold")
             return value.strip()
         if value is not None and not isinstance(value, str):
             raise ConfigError(f"{where}: {name}: must be a text (got {type(value).__name__})")
