@@ -164,8 +164,8 @@ def test_what_is_no_program_to_judge_is_counted(tmp_path: Path) -> None:
         ("gsm8k", {"question": "\ud800?", "answer": "#### 1"}, r"train.jsonl:2: question: holds half a surrogate pair"),
         (
             "search-qa",
-            {**SEARCH_R1, "reward_model": None, "golden_answers": ["\ud800"]},
-            r"train.parquet: cannot be wri",
+            {**FLASHRAG, "data_source": "nq", "golden_answers": ["\ud800"]},
+            r"train.parquet: cannot be written",
         ),
         ("gsm8k", [1], r"train.jsonl:2: must be an object .got list"),
         ("dapo-math", {"problem": "x?"}, r"train.jsonl:2: has no 'reward_model.ground_truth' and no 'answer'"),
