@@ -73,6 +73,9 @@ class Place:
         lines = self.folder / "out" / TRAJECTORIES
         return lines.exists() and lines.stat().st_size > 0
 
+    def writes(self) -> bool:
+        return any(self.folder.glob("out/.*"))
+
     def indexes(self) -> bool:
         return (self.folder / "index" / "bm25" / "meta.json").exists()
 
@@ -95,6 +98,13 @@ def demo_rolling_out(place: Place) -> Made:
 
 def arithmetic(place: Place) -> Made:
     return ["data", "arithmetic", "--out", f"{place.folder}/out"], place.teaches
+
+
+def data_set(place: Place) -> Made:
+    rows = place.file(
+        "q.jsonl", "".join(f'{{"question": "What is {i}?", "answer": "#### {i}"}}\n' for i in range(200_000))
+    )
+    return ["data", "gsm8k", "--train", rows, "--test", rows, "--out", f"{place.folder}/out"], place.writes
 
 
 def index(place: Place) -> Made:
@@ -132,7 +142,18 @@ def tools_check(place: Place) -> Made:
     return ["tools", "check", tools, "--timeout-s", "600", "--call", call], lambda: bool(place.servers())
 
 
-COMMANDS = [demo_teaching, demo_rolling_out, arithmetic, index, dense_index, dry_run, verify, rescore, tools_check]
+COMMANDS = [
+    demo_teaching,
+    demo_rolling_out,
+    arithmetic,
+    data_set,
+    index,
+    dense_index,
+    dry_run,
+    verify,
+    rescore,
+    tools_check,
+]
 
 
 @pytest.fixture
@@ -176,7 +197,7 @@ async def test_a_command_ends_in_order(make: Callable[[Place], Made], place: Pla
     assert "Traceback" not in said
     assert not [pid for pid in children if _runs(pid)]
     assert not place.teaches()
-    assert not list(place.folder.glob(".*.*"))  # what is written beside a file
+    assert not [*place.folder.glob("**/.*.unfinished"), *place.folder.glob(".rescored.*")]
     assert [path.name for path in place.temporary.iterdir()] in ([], [f"rollbox-{os.geteuid()}"])
 
 
