@@ -111,6 +111,7 @@ def test_settings_that_do_not_fit_together_are_shown_without_their_secrets() -> 
 def test_a_server_of_tools_is_named_without_its_secrets() -> None:
     args = ("-m", "server", "--api-key", "hush", "--token=hush", "--port", "1")
     assert str(McpServer(command="python3", args=args)) == "python3 -m server --api-key … --token=… --port 1"
+    assert "hush" not in repr(McpServer(command="python3", env={"KEY": "hush"}, headers={"Authorization": "hush"}))
     assert "hush" not in str(InfraError(f"{McpServer(url='http://u:hush@host/mcp')}"))
 
 

@@ -30,10 +30,10 @@ class McpServer(BaseModel):
 
     command: str | None = None
     args: tuple[str, ...] = ()
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict, repr=False)
     cwd: ConfigPath | None = None
     url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+")
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
     connect_timeout_sec: float = Field(default=30.0, gt=0, le=3600)
 
     @model_validator(mode="after")
