@@ -22,9 +22,10 @@ from ..schemas.score_api import BatchRequest, BatchResponse, ScoreRequest, Score
 from ..schemas.trajectory import Sample
 from ..serving.access import BearerAuth, server_token
 from ..serving.disconnect import while_connected
+from ..serving.ending import Ending
 from ..serving.error_answers import answer_errors, error_answer
 from ..serving.http_body import BodyCap, read_model
-from ..serving.listening import listening
+from ..serving.listening import address_of, listening
 from .compose import RewardComposition
 from .trajectory import trajectory_of_text
 
@@ -105,11 +106,12 @@ def serve(rewards: RewardComposition, host: str, port: int, *, insecure: bool = 
     Raises:
         ConfigError: the address cannot be bound, or others than this machine can connect and no token is set.
     """
-    token = server_token(host, "", insecure, could="score answers, and run programs where a score does")
+    Ending.of_this_process()
+    token = server_token(host, None, insecure, could="score answers, and run programs where a score does")
     listener = listening(host, port)
     app = create_app(rewards, token, concurrency)
     config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")
-    print(f"rewards on http://{host}:{listener.getsockname()[1]}", flush=True)  # noqa: T201
+    print(f"rewards on {address_of(host, listener)}", flush=True)  # noqa: T201
     uvicorn.Server(config).run(sockets=[listener])
 
 

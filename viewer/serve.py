@@ -12,6 +12,7 @@ import uvicorn
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..schemas.errors import ConfigError
+from ..serving.listening import address_of
 from .app import create_app
 from .index import TrajectoryIndex
 from .tokens import find_tokenizer
@@ -55,7 +56,7 @@ def serve(settings: ViewSettings) -> None:
         async with TrajectoryIndex(file, settings.directory / FAILURES) as index:
             app = create_app(index, texts, settings.host)
             config = uvicorn.Config(app, lifespan="off", log_level="warning", timeout_graceful_shutdown=2)
-            print(f"{file}\n{_address(settings.host, listener)}   (Ctrl-C ends it)", flush=True)  # noqa: T201
+            print(f"{file}\n{address_of(settings.host, listener)}/   (Ctrl-C ends it)", flush=True)  # noqa: T201
             await uvicorn.Server(config).serve(sockets=[listener])
 
     asyncio.run(run())
@@ -74,8 +75,3 @@ def _bound(settings: ViewSettings) -> socket.socket:
             f"cannot listen on host {settings.host!r}, port {settings.port}: {error.strerror or error}; "
             "choose another with --port (0 takes a free one)"
         ) from error
-
-
-def _address(host: str, listener: socket.socket) -> str:
-    name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{listener.getsockname()[1]}/"

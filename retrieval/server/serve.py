@@ -13,7 +13,7 @@ from ...schemas.errors import ConfigError, InfraError
 from ...serving.access import server_token
 from ...serving.bearer import RETRIEVER_TOKEN_VARIABLE
 from ...serving.ending import Ending
-from ...serving.listening import listening
+from ...serving.listening import address_of, listening
 from ..backends import backend_name, open_backend
 from .app import create_app
 from .searches import Searches
@@ -55,8 +55,7 @@ async def _serve(settings: RetrieverSettings, ending: Ending) -> None:
                 access_log=False,
                 timeout_graceful_shutdown=settings.drain_s,
             )
-            host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            address = f"http://{host}:{listener.getsockname()[1]}"
+            address = address_of(settings.host, listener)
             await _Server(config, address, ending).serve(sockets=[listener])
 
 
