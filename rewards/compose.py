@@ -124,12 +124,21 @@ class RewardComposition:
         """
         files = {module.__file__ for module in self._modules}
         found = {entry.pattern: entry for entry in REGISTRY.entries() if entry.file in files}
+        found |= {entry.pattern: entry for entry in self.entries_used(data_sources) if not entry.is_built_in}
+        return [found[pattern] for pattern in sorted(found)]
+
+    def entries_used(self, data_sources: Iterable[str]) -> list[ScoreEntry]:
+        """The score functions that score these sources, some of them more than once.
+
+        Raises:
+            ConfigError: a data source has none.
+        """
+        sources, found = list(data_sources), list[ScoreEntry]()
         for part in self.config.parts.values():
             if isinstance(part, OutcomePart):
-                mine = [source for source in data_sources if _applies(part.data_sources, source)]
-                used = map(self.outcome_for, mine) if part.function is None else [REGISTRY.find(part.function)]
-                found |= {entry.pattern: entry for entry in used if not entry.is_built_in}
-        return [found[pattern] for pattern in sorted(found)]
+                mine = [source for source in sources if _applies(part.data_sources, source)]
+                found += map(self.outcome_for, mine) if part.function is None else [REGISTRY.find(part.function)]
+        return found
 
     async def score(self, trajectory: Trajectory) -> Rewards | None:
         """Score the model's own words and calls; tool output is never read as an answer.

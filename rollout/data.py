@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Sample
 from ..schemas.validation import validated
 from .data_images import with_images
-from .json_lines import json_lines
+from .table_rows import table_rows
 
 DATA_DIR_VARIABLE = "ROLLBOX_DATA"
 _SUFFIXES = ("", ".jsonl", ".parquet", "_test.jsonl", "_test.parquet", "/test.parquet")
@@ -61,7 +60,7 @@ def load_samples(path: str | Path, data_source: str | None = None, limit: int | 
         ConfigError: the file cannot be read, or a row is wrong; the message names file and line.
     """
     file = Path(path)
-    rows = _parquet_rows(file) if file.suffix == ".parquet" else json_lines(file)
+    rows = table_rows(file)
     samples = [
         _sample(row, where, data_source, number, file.parent)
         for number, (row, where) in enumerate(islice(rows, limit), start=1)
@@ -76,20 +75,6 @@ def with_system(samples: list[Sample], text: str) -> list[Sample]:
     """The samples with a system message before all others."""
     message = {"role": "system", "content": text}
     return [sample.model_copy(update={"messages": [message, *sample.messages]}) for sample in samples]
-
-
-def _parquet_rows(file: Path) -> Iterator[tuple[Any, str]]:
-    try:
-        import pyarrow as pa
-
-        from .report.parquet import read_parquet
-    except ImportError as error:
-        raise ConfigError(f"{file}: reading Parquet needs pyarrow: pip install 'rollbox[rollout]'") from error
-    try:
-        for number, row in enumerate(read_parquet(file)):
-            yield row, f"{file}: row {number}"
-    except (OSError, pa.ArrowException) as error:
-        raise ConfigError(f"{file}: cannot be read: {error}") from error
 
 
 def _sample(row: Any, where: str, data_source: str | None, number: int, folder: Path) -> Sample:

@@ -1,12 +1,16 @@
-"""Before a run: does the sandbox answer that verl's code rewards ask?"""
+"""Before a run: does the sandbox run programs that code rewards ask, ours or verl's?"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
 
-from ..schemas.errors import ConfigError
+from ..rewards.code_tests import in_outs
+from ..rewards.registry import ScoreEntry
+from ..rewards.sandbox_access import EMBEDDED, ScoringSandbox
+from ..schemas.errors import ConfigError, RollboxError
 
 _PROGRAM = {
     "code": "print(6 * 7)",
@@ -38,6 +42,34 @@ async def check_code_sandbox(config: Any) -> list[str]:
         "reward.sandbox_fusion.url": (config.reward.get("sandbox_fusion") or {}).get("url"),
     }
     return [await _checked(key, str(url)) for key, url in addresses.items() if url]
+
+
+async def check_scoring_sandbox(entries: Sequence[ScoreEntry], url: str) -> list[str]:
+    """Have an example judged by the first of our score functions that judges programs, where there is one.
+
+    Args:
+        url: the rewards' `sandbox_url`.
+
+    Returns:
+        A line for the user.
+
+    Raises:
+        ConfigError: it is not judged. Every trajectory would be masked.
+    """
+    judges = next((entry for entry in entries if entry.check is in_outs), None)
+    if judges is None:
+        return []
+    example = judges.fixtures[0]
+    try:
+        async with ScoringSandbox(url) as sandbox:
+            sandbox.use()
+            found = await judges(example.solution_str, example.ground_truth)
+    except RollboxError as error:
+        whose = "the sandbox on this machine" if url == EMBEDDED else f"the rewards file's sandbox_url {url}"
+        raise ConfigError(f"reward: {whose} judges no program: {error}; every trajectory would be masked") from error
+    if found.value != example.expected:
+        raise ConfigError(f"reward: {judges.described} gives an example {found.value:g}, not {example.expected:g}")
+    return [f"code sandbox: {url} judges programs"]
 
 
 async def _checked(key: str, url: str) -> str:

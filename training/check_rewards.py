@@ -15,7 +15,7 @@ from ..rewards.trajectory import rewards_of
 from ..rewards.verify import verify
 from ..schemas.errors import ConfigError
 from ..user_functions.own_threads import OwnThreads
-from .check_code_sandbox import check_code_sandbox
+from .check_code_sandbox import check_code_sandbox, check_scoring_sandbox
 from .check_data import DataRow
 from .reward_model_settings import HYBRID, OUR_FUNCTION, ROLLBOX, check_hybrid, check_is_asked
 from .settings import TrainingSettings
@@ -65,8 +65,9 @@ async def check_rewards(config: Any, settings: TrainingSettings, rows: Sequence[
         raise ConfigError(f"data: {error}") from error
     sources = sorted({sample.data_source for sample in samples})
     line = f"reward: {len(samples)} rows can be scored ({', '.join(sources)})"
+    judged = await check_scoring_sandbox(rewards.entries_used(sources), rewards.config.sandbox_url)
     entries = rewards.entries_of_user(sources)
-    return [line, *([await _verified(rewards, entries)] if entries else [])]
+    return [line, *judged, *([await _verified(rewards, entries)] if entries else [])]
 
 
 async def _verified(rewards: RewardComposition, entries: Sequence[ScoreEntry]) -> str:

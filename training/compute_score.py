@@ -24,7 +24,7 @@ _made: dict[tuple[asyncio.AbstractEventLoop, str], SharedRewards] = {}
 async def compute_score(
     data_source: str,
     solution_str: str,
-    ground_truth: str,
+    ground_truth: Any,
     extra_info: dict[str, Any] | None = None,
     **weights: Any,
 ) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ..rollout.runner import score_into
 from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Rewards, Sample, Trajectory
 from .settings import Weights
+from .verl_rows import truth_text
 
 
 class SharedRewards:
@@ -63,15 +64,15 @@ class SharedRewards:
         """Score the model's last words alone.
 
         Raises:
-            ConfigError: as above, or the ground truth is no text. InfraError: scoring failed.
+            ConfigError: as above, or there is no ground truth. InfraError: scoring failed.
         """
-        if not isinstance(ground_truth, str):
-            raise ConfigError(f"reward_model.ground_truth: must be text (got {type(ground_truth).__name__})")
+        if ground_truth is None:
+            raise ConfigError("reward_model.ground_truth: is missing")
         sample = Sample(
             sample_id="row",
             data_source=data_source,
             messages=[{"role": "user", "content": ""}],
-            ground_truth=ground_truth,
+            ground_truth=truth_text(ground_truth),
             extra_info=dict(extra_info or {}),
         )
         return await (await self._opened()).score(trajectory_of_text(sample, answer))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..rollout.json_lines import json_lines
+from ..rollout.table_rows import table_rows
 from ..schemas.errors import ConfigError
 from ..schemas.trajectory import Sample
 
@@ -31,16 +32,51 @@ def write_parquet(samples: Sequence[Sample], path: Path, split: str) -> None:
     """Write samples to a parquet file, and its folder where it is missing.
 
     Raises:
-        ConfigError: pyarrow is not installed, or the samples do not fit one table.
+        ConfigError: pyarrow is not installed, the samples do not fit one table, or the file cannot be written.
     """
     pyarrow = _pyarrow()
     rows = [verl_row(sample, split, index) for index, sample in enumerate(samples)]
+    with _finished_whole(path) as beside:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), beside)
+
+
+def write_rows(rows: Iterable[dict[str, Any]], path: Path, rows_at_a_time: int = 256) -> int:
+    """Write rows of one shape to a parquet file, some at a time, and its folder where it is missing.
+
+    Returns:
+        How many there were. Where there were none, no file is written.
+
+    Raises:
+        ConfigError: pyarrow is not installed, a row does not fit the table of the first ones, or the file cannot be
+            written.
+    """
+    pyarrow, rows = _pyarrow(), iter(rows)
+    if not (batch := list(islice(rows, rows_at_a_time))):
+        return 0
+    count = 0
+    with _finished_whole(path) as beside:
+        table = pyarrow.Table.from_pylist(batch)
+        with pyarrow.parquet.ParquetWriter(beside, table.schema) as writer:
+            while batch:
+                writer.write_table(pyarrow.Table.from_pylist(batch, schema=table.schema))
+                count += len(batch)
+                batch = list(islice(rows, rows_at_a_time))
+    return count
+
+
+@contextmanager
+def _finished_whole(path: Path) -> Iterator[Path]:
+    """A file beside `path`, which takes its place at the end. What fails or is interrupted leaves none."""
+    beside = path.with_name(f".{path.name}.unfinished")
     try:
-        table = pyarrow.Table.from_pylist(rows)
-    except pyarrow.ArrowException as error:
-        raise ConfigError(f"{path}: the samples do not fit one table: {error}") from error
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pyarrow.parquet.write_table(table, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield beside
+        beside.replace(path)
+    except (OSError, UnicodeError, _pyarrow().ArrowException) as error:
+        raise ConfigError(f"{path}: cannot be written: {error}") from error
+    finally:
+        with suppress(OSError):  # its folder is none, say
+            beside.unlink(missing_ok=True)
 
 
 def read_rows(path: Path, where: str, limit: int) -> list[dict[str, Any]]:
@@ -55,21 +91,12 @@ def read_rows(path: Path, where: str, limit: int) -> list[dict[str, Any]]:
     if not path.is_file():
         raise ConfigError(f"{where}: there is no file {path}; make it with `rollbox data` or give its path")
     try:
-        rows = list(islice(_rows(path), limit))
-    except (OSError, ValueError, ConfigError) as error:
-        raise ConfigError(f"{where}: {path} cannot be read: {error}") from error
+        rows = [row for row, _ in islice(table_rows(path), limit)]
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
     if not rows:
         raise ConfigError(f"{where}: {path} holds no rows")
     return rows
-
-
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    if path.suffix in (".json", ".jsonl"):
-        yield from (row for row, _ in json_lines(path))
-        return
-    parquet = _pyarrow().parquet.ParquetFile(path)
-    for batch in parquet.iter_batches(batch_size=256):
-        yield from batch.to_pylist()
 
 
 def _pyarrow() -> Any:

@@ -29,7 +29,7 @@ def sample_of(row: Mapping[str, Any], images: Sequence[Any] = ()) -> Sample:
         "sample_id": sample_id,
         "data_source": str(row.get("data_source") or "unknown"),
         "messages": _messages(row, sample_id),
-        "ground_truth": _ground_truth(_mapping(row, "reward_model", sample_id)),
+        "ground_truth": truth_text(_mapping(row, "reward_model", sample_id).get("ground_truth")),
         "extra_info": extra_info,
         "tools_kwargs": _tools_kwargs(row, extra_info, sample_id),
         "images": list(images),
@@ -102,11 +102,15 @@ def _part(part: Mapping[str, Any], sample_id: str) -> dict[str, Any]:
     return {"type": "text", "text": part.get("text") or ""}
 
 
-def _ground_truth(reward_model: Mapping[str, Any]) -> str | None:
-    truth = reward_model.get("ground_truth")
-    if truth is None or isinstance(truth, str):
-        return truth
-    return json.dumps(truth, ensure_ascii=False, default=str)
+def truth_text(ground_truth: Any) -> str | None:
+    """verl's `reward_model.ground_truth`, of whatever shape, as our scores read it: JSON where it is no text."""
+    if ground_truth is None or isinstance(ground_truth, str):
+        return ground_truth
+    return json.dumps(ground_truth, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)  # numpy's arrays, and what verl made of a column
 
 
 def _tools_kwargs(row: Mapping[str, Any], extra_info: Mapping[str, Any], sample_id: str) -> dict[str, Any]:

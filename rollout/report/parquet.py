@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -81,16 +80,3 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
         "num_turns": trajectory.num_turns,
         "num_calls": len(trajectory.records),
     }
-
-
-def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file, some at a time. Needs pyarrow.
-
-    Raises:
-        OSError, pyarrow.ArrowException: it cannot be read.
-    """
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(_ROWS_AT_A_TIME):
-            yield from batch.to_pylist()

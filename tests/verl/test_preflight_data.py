@@ -23,7 +23,11 @@ QUESTION = {
     "reward_model": {"ground_truth": "2"},
 }
 BATCH = ("data.train_batch_size=1", "actor_rollout_ref.actor.ppo_mini_batch_size=1")
-CODE_URL = "reward.custom_reward_function.reward_kwargs.sandbox_fusion_url"
+CODE_URL = "+reward.custom_reward_function.reward_kwargs.sandbox_fusion_url"
+VERLS_REWARD = (
+    "reward.custom_reward_function.path=pkg://verl.utils.reward_score",
+    "reward.custom_reward_function.name=default_compute_score",
+)
 
 
 def write_rows(path: Path, *rows: Any) -> Path:
@@ -185,15 +189,29 @@ def code_rows(folder: Path) -> Path:
 def test_the_sandbox_of_the_code_rewards_is_tried(tmp_path: Path, random_model_dir: Path) -> None:
     rows = code_rows(tmp_path)
     with serving("--slots", "1") as server:
-        given = (f"{CODE_URL}={server.url}/run_code", f"data.val_files={rows}")
+        given = (*VERLS_REWARD, f"{CODE_URL}={server.url}/run_code", f"data.val_files={rows}")
         lines = checked("code_judge", tmp_path, random_model_dir, *given, train=rows)
         assert lines[-2] == f"code sandbox: {server.url}/run_code runs programs"
+        given = (*VERLS_REWARD, f"{CODE_URL}={server.url}/v1/run")
         with pytest.raises(ConfigError, match=r"sandbox_fusion_url: the sandbox at .*/v1/run ran no program, but"):
-            checked("code_judge", tmp_path, random_model_dir, f"{CODE_URL}={server.url}/v1/run", train=rows)
+            checked("code_judge", tmp_path, random_model_dir, *given, train=rows)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/run_code", "nonsense", "file:///etc/passwd"])
 def test_a_sandbox_of_the_code_rewards_that_is_not_there(url: str, tmp_path: Path, random_model_dir: Path) -> None:
     rows = code_rows(tmp_path)
     with pytest.raises(ConfigError, match=r"sandbox_fusion_url: the sandbox at .* does not answer .*rollbox serve"):
-        checked("code_judge", tmp_path, random_model_dir, f"{CODE_URL}={url}", train=rows)
+        checked("code_judge", tmp_path, random_model_dir, *VERLS_REWARD, f"{CODE_URL}={url}", train=rows)
+
+
+def test_the_sandbox_of_our_code_score_is_tried(tmp_path: Path, random_model_dir: Path) -> None:
+    rows = code_rows(tmp_path)
+    lines = checked("code_judge", tmp_path, random_model_dir, f"data.val_files={rows}", train=rows)
+    assert "code sandbox: embedded judges programs" in lines
+    rewards = tmp_path / "rewards.yaml"
+    rewards.write_text("sandbox_url: http://127.0.0.1:9\nparts: {correct: {kind: outcome}}\n")
+    given = ("~rollbox.rewards", f"+rollbox.rewards={{file: {rewards}}}", f"data.val_files={rows}")
+    with pytest.raises(
+        ConfigError, match=r"reward: the rewards file's sandbox_url http://127.0.0.1:9 judges no program"
+    ):
+        checked("code_judge", tmp_path, random_model_dir, *given, train=rows)

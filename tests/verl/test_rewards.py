@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from verl.trainer.ppo.reward import get_custom_reward_fn
 
@@ -153,10 +154,17 @@ async def test_what_cannot_be_scored_is_named() -> None:
         await compute_score("nope", "#### 1", "1")
     with pytest.raises(ConfigError, match="must hold one number"):
         await compute_score("openai/gsm8k", "#### 1", "none")
-    with pytest.raises(ConfigError, match="ground_truth: must be text"):
-        await compute_score("openai/gsm8k", "#### 1", 1)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="ground_truth: is missing"):
+        await compute_score("openai/gsm8k", "#### 1", None)
     with pytest.raises(ConfigError, match="reward_kwargs: colour"):
         await compute_score("openai/gsm8k", "#### 1", "1", colour=1.0)
+
+
+@pytest.mark.parametrize("golds", [["Lima"], np.array(["Lima"], dtype=object)], ids=["list", "numpy"])
+async def test_a_ground_truth_of_verls_shape_is_read(golds: Any) -> None:
+    for answer, acc in (("Lima", 1.0), ("Quito", 0.0)):
+        scored = await compute_score("searchR1_nq", f"<answer>{answer}</answer>", {"target": golds})
+        assert scored["acc"] == acc
 
 
 @pytest.mark.parametrize(

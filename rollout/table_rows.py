@@ -1,0 +1,47 @@
+"""Read the rows of a table: JSON lines or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..schemas.errors import ConfigError
+from .json_lines import json_lines
+
+_ROWS_AT_A_TIME = 256
+
+
+def table_rows(
+    file: Path, *, columns: Collection[str] | None = None, rows_at_a_time: int = _ROWS_AT_A_TIME
+) -> Iterator[tuple[Any, str]]:
+    """(row, where it stands) of each row, some at a time.
+
+    Args:
+        file: Parquet by its ending, else one JSON value on each line.
+        columns: of Parquet, the only ones that are read, where the file has them; all of JSON are read.
+
+    Raises:
+        ConfigError: the file cannot be read, a line is not JSON, or pyarrow is needed and is not installed.
+    """
+    if file.suffix == ".parquet":
+        return _parquet_rows(file, columns, rows_at_a_time)
+    return json_lines(file)
+
+
+def _parquet_rows(file: Path, columns: Collection[str] | None, rows_at_a_time: int) -> Iterator[tuple[Any, str]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ConfigError(f"{file}: reading Parquet needs pyarrow: pip install 'rollbox[rollout]'") from error
+    number = 0
+    try:
+        with pq.ParquetFile(file) as table:
+            wanted = None if columns is None else [name for name in table.schema_arrow.names if name in columns]
+            for batch in table.iter_batches(rows_at_a_time, columns=wanted):
+                for row in batch.to_pylist():
+                    yield row, f"{file}: row {number}"
+                    number += 1
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigError(f"{file}: cannot be read: {error}") from error
