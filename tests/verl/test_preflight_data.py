@@ -25,6 +25,7 @@ QUESTION = {
 BATCH = ("data.train_batch_size=1", "actor_rollout_ref.actor.ppo_mini_batch_size=1")
 CODE_URL = "+reward.custom_reward_function.reward_kwargs.sandbox_fusion_url"
 VERLS_REWARD = (
+    *("~rollbox.rewards", "+rollbox.rewards={tool: 0.0}"),
     "reward.custom_reward_function.path=pkg://verl.utils.reward_score",
     "reward.custom_reward_function.name=default_compute_score",
 )
@@ -210,7 +211,7 @@ def test_the_sandbox_of_our_code_score_is_tried(tmp_path: Path, random_model_dir
     assert "code sandbox: embedded judges programs" in lines
     rewards = tmp_path / "rewards.yaml"
     rewards.write_text("sandbox_url: http://127.0.0.1:9\nparts: {correct: {kind: outcome}}\n")
-    given = ("~rollbox.rewards", f"+rollbox.rewards={{file: {rewards}}}", f"data.val_files={rows}")
+    given = (f"rollbox.rewards.file={rewards}", f"data.val_files={rows}")
     with pytest.raises(
         ConfigError, match=r"reward: the rewards file's sandbox_url http://127.0.0.1:9 judges no program"
     ):

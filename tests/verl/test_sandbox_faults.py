@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,35 @@ async def test_only_what_needed_the_sandbox_is_masked_and_a_sandbox_that_is_back
         assert not there["python"]["infra_failed"]
         assert there["python"]["calls"][0]["error_kind"] is None
         assert there["python"]["trained"] > 0
+
+
+async def test_a_judge_that_is_away_masks_what_it_was_to_score(random_model_dir: Path, tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "rewards.yaml").write_text(
+        f"sandbox_url: http://127.0.0.1:{port}\nparts: {{correct: {{kind: outcome}}}}\n"
+    )
+    given = (f"+rollbox.rewards.file={tmp_path}/rewards.yaml", "trainer.use_v1=True")
+    scripts: dict[str, list[str | Exception]] = {
+        "right": ["```python\nprint(2 * int(input()))\n```<|im_end|>"],
+        "wrong": ["```python\nprint(int(input()))\n```<|im_end|>"],
+        "none": ["I do not know.<|im_end|>"],
+    }
+    config = compose_config(random_model_dir, SHIPPED / "calculator.yaml", "reward.reward_manager.name=rollbox", *given)
+    worker, client = make_worker(config, scripts)
+    truth = {"style": "rule", "ground_truth": json.dumps({"inputs": ["4"], "outputs": ["8"]})}
+
+    async def judged() -> dict[str, float | None]:
+        client.turns.clear()
+        rows = batch(list(scripts), "rollbox_agent", data_source=["taco"] * 3, reward_model=[truth] * 3)
+        records = (await worker.generate_sequences(rows)).non_tensor_batch[RECORD]
+        found = zip(scripts, records, strict=True)
+        return {kind: None if record["infra_failed"] else record["rewards"]["total"] for kind, record in found}
+
+    right = {"right": 1.0, "wrong": 0.0, "none": 0.0}
+    with serving("--slots", "2", "--port", str(port)) as server:
+        assert await judged() == right
+        kill(server)
+        assert await judged() == {"right": None, "wrong": None, "none": 0.0}  # what holds no program needs no judge
+    with serving("--slots", "2", "--port", str(port)):
+        assert await judged() == right
+    await close_tools(worker)
