@@ -14,7 +14,7 @@ from .demo import EngineKind, TokenizerDir, let_idle_threads_sleep
 
 Model = Annotated[str, typer.Option(help="A Hugging Face model directory, or the address of a server.")]
 Data = Annotated[str, typer.Option(help="JSONL or Parquet file, or a name such as gsm8k in $ROLLBOX_DATA.")]
-Tools = Annotated[str, typer.Option(help="Tools YAML, or the name of a shipped one: all, math, python, search.")]
+Tools = Annotated[str, typer.Option(help="Tools YAML, or the name of a shipped one, such as math.")]
 Out = Annotated[Path, typer.Option(help="Directory of the run. One that holds a part of it is gone on with.")]
 
 

@@ -21,7 +21,7 @@ def _group() -> None:
 
 @tools.command()
 def check(
-    file: Annotated[str, typer.Argument(help="Tools YAML, or the name of a shipped one: all, math, python, search.")],
+    file: Annotated[str, typer.Argument(help="Tools YAML, or the name of a shipped one, such as math.")],
     arguments: Annotated[
         list[str] | None, typer.Option("--call", help='TOOL={"json": "arguments"} to call with.')
     ] = None,

@@ -17,6 +17,7 @@ from ..rollout.engines.registry import get_engine, model_setting
 from ..rollout.job import RolloutJob, run_job
 from ..rollout.loop import RolloutLimits
 from ..rollout.report.summary import RunSummary
+from ..schemas.errors import ConfigError
 from ..schemas.generation import SamplingParams
 from ..schemas.trajectory import Sample
 from .gsm8k import SAMPLE_FILE, few_shot_samples
@@ -109,7 +110,10 @@ def _taught_model(console: Console) -> Path:
 
 def _quiet_transformers() -> None:
     """Keep the libraries' own bars and advice out of the demo's output."""
-    import transformers
+    try:
+        import transformers
+    except ImportError as error:
+        raise ConfigError(f"demo: {error}; install it with: pip install 'rollbox[demo]'") from error
 
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()

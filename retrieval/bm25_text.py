@@ -7,6 +7,7 @@ write no spaces, so their characters are also indexed singly and in overlapping 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from typing import Any
@@ -17,6 +18,7 @@ from .passages import Passage
 ANALYZER = "folded_stems"
 ANALYSIS = {"tokenizer": "simple", "max_term_bytes": 100, "lowercase": True, "ascii_fold": True, "stemmer": "english"}
 """Written into an index's manifest. Another analysis would look for terms that the index does not have."""
+_MISSING = "local search needs tantivy: pip install 'rollbox[search]'"
 _CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 # Left out of queries only (they match everything and say nothing), and kept when a query has no other word: "The Who".
 _STOP_WORDS = [
@@ -27,6 +29,12 @@ _STOP_WORDS = [
 ]  # fmt: skip
 
 
+def require_tantivy() -> None:
+    """As `import_tantivy`, without the import."""
+    if importlib.util.find_spec("tantivy") is None:
+        raise ConfigError(_MISSING)
+
+
 def import_tantivy() -> Any:
     """
     Raises:
@@ -35,7 +43,7 @@ def import_tantivy() -> Any:
     try:
         import tantivy
     except ImportError as error:
-        raise ConfigError("local search needs tantivy: pip install 'rollbox[search]'") from error
+        raise ConfigError(_MISSING) from error
     return tantivy
 
 

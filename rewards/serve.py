@@ -25,7 +25,7 @@ from ..serving.announced import AnnouncedServer, run_until_ended
 from ..serving.disconnect import while_connected
 from ..serving.error_answers import answer_errors, error_answer
 from ..serving.http_body import BodyCap, read_model
-from ..serving.listening import listening
+from ..serving.listening import address_of, listening
 from .compose import RewardComposition
 from .trajectory import trajectory_of_text
 
@@ -107,13 +107,13 @@ def serve(rewards: RewardComposition, host: str, port: int, *, insecure: bool = 
     Raises:
         ConfigError: the address cannot be bound, or others than this machine can connect and no token is set.
     """
-    token = server_token(host, "", insecure, could="score answers, and run programs where a score does")
+    token = server_token(host, None, insecure, could="score answers, and run programs where a score does")
     listener = listening(host, port)
     app = create_app(rewards, token, concurrency)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=_DRAIN_S
     )
-    said = f"rewards on http://{host}:{listener.getsockname()[1]}"
+    said = f"rewards on {address_of(host, listener)}"
     run_until_ended(lambda ending: AnnouncedServer(config, said, ending).serve(sockets=[listener]))
 
 

@@ -13,7 +13,7 @@ def overlong(tokens: int, max_tokens: int, buffer_tokens: int) -> float:
 
     0 up to `max_tokens - buffer_tokens`, then falling in a line to -1 at `max_tokens`, and -1 beyond.
     """
-    return -min(1.0, max(0.0, (tokens - (max_tokens - buffer_tokens)) / buffer_tokens))
+    return 0.0 - min(1.0, max(0.0, (tokens - (max_tokens - buffer_tokens)) / buffer_tokens))
 
 
 def call_cost(calls: int, smoothing: float) -> float:

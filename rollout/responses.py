@@ -66,5 +66,6 @@ def _sample(data: Any, where: str, number: int, samples: Sequence[Sample], by_id
             raise ConfigError(f"{where}: has no 'id', and there are only {len(samples)} samples")
         return samples[number]
     if str(name) not in by_id:
-        raise ConfigError(f"{where}: there is no sample {name!r} in the data")
+        known = ", ".join(map(repr, list(by_id)[:3]))
+        raise ConfigError(f"{where}: there is no sample {name!r} in the data; there are {len(by_id)}, such as {known}")
     return by_id[str(name)]

@@ -15,6 +15,8 @@ from ..tools.registry import load_tools
 from ..tools_config import FOLDER
 from .parsers import PARSERS
 
+_IN_VERL = "in rollbox train actor_rollout_ref.rollout.multi_turn"
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -108,20 +110,20 @@ def _parsers(name: str) -> Iterator[Origin]:
             "tool-call format",
             parser.name,
             place_of(parser),
-            f"rollbox rollout --parser {parser.name}; in verl multi_turn.format=rollbox_{parser.name}",
+            f"rollbox rollout --parser {parser.name}; {_IN_VERL}.format=rollbox_{parser.name}",
         )
 
 
 def _tools(name: str, own: Iterable[Path]) -> Iterator[Origin]:
     shipped = sorted(FOLDER.glob("*.yaml"))
     for file in [*own, *shipped]:
-        shown = (file.stem, f"…/{file.name}") if file in shipped else (str(file), str(file))
+        shown = (file.stem, f"{FOLDER.name}/{file.name}") if file in shipped else (str(file), str(file))
         for tool in load_tools(file).values():
             if name in (tool.name, type(tool).__name__):
                 yield Origin(
                     "tool",
                     tool.name,
                     place_of(type(tool)),
-                    f"--tools {shown[0]}; in verl multi_turn.tool_config_path={shown[1]}",
+                    f"rollbox rollout --tools {shown[0]}; {_IN_VERL}.tool_config_path={shown[1]}",
                     "the file's tool_schema wins over the class's default_schema",
                 )

@@ -31,7 +31,7 @@ from ..schemas.session import SessionRequest
 from ..serving.bearer import TOKEN_VARIABLE, authorization, check_one_proof, check_token, environment_token
 from . import backoff, judge_client
 from .container import ContainerServer
-from .embedded import EmbeddedServer
+from .embedded import EmbeddedServer, require_server
 from .session_client import SandboxSession, opened
 from .shared_server import SharedServer
 
@@ -88,7 +88,11 @@ class Sandbox:
             shared: processes of one user that ask for the same settings share one server, which ends with the last of
                 them. Otherwise a server of one's own, which ends with the context, or with this process.
             settings: of `SandboxSettings`, such as `slots` and `queue`.
+
+        Raises:
+            ConfigError: what a server is made of is not installed.
         """
+        require_server()
         return cls(None, SharedServer(settings) if shared else EmbeddedServer(settings), max_retries)
 
     @classmethod

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import sys
 from asyncio.subprocess import Process
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from ..schemas.errors import SandboxError
+from ..schemas.errors import ConfigError, SandboxError
 from .capture import Collected, attach
 
 _START_S = 60.0
 _STOP_S = 10.0
+_NEEDS = ("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop")
+
+
+def require_server() -> None:
+    """
+    Raises:
+        ConfigError: what a server is made of is not installed, as where a client was enough so far.
+    """
+    for name in _NEEDS:
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(f"the embedded sandbox needs {name}: pip install 'rollbox[server]'")
 
 
 class EmbeddedServer:

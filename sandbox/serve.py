@@ -21,7 +21,7 @@ from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
 from ..serving.access import server_token
 from ..serving.ending import Ending
-from ..serving.listening import listening
+from ..serving.listening import address_of, listening
 from .isolation import Isolation
 from .metrics import Metrics
 from .network import NetworkPolicy
@@ -30,7 +30,7 @@ from .process_pool import ProcessPool
 from .self_check import check_isolation
 from .server import create_app
 from .sessions import Sessions
-from .settings import SandboxSettings
+from .settings import OURS_ALONE, SandboxSettings
 from .siblings import Siblings, socket_path
 from .supervisor import supervise
 from .users import Users
@@ -121,7 +121,7 @@ def _pool(settings: SandboxSettings, isolation: Isolation) -> Pool:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that says when it is ready, and ends with its parent."""
+    """A uvicorn server that says when and where it is ready, and ends with its parent."""
 
     def __init__(self, config: uvicorn.Config, settings: SandboxSettings, ending: Ending) -> None:
         super().__init__(config)
@@ -138,6 +138,8 @@ class _Server(uvicorn.Server):
         if self._settings.ready_fd is not None and sockets:
             os.write(self._settings.ready_fd, f"{sockets[0].getsockname()[1]}\n".encode())
             os.close(self._settings.ready_fd)
+        elif sockets:
+            print(f"sandbox on {address_of(self._settings.host, sockets[0])}", flush=True)  # noqa: T201
 
     async def _listen_for_siblings(self) -> None:
         config, path = self.config, socket_path(self._settings.workers_dir, self._settings.worker)
@@ -180,13 +182,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m rollbox.sandbox.serve", description="Serve the Rollbox sandbox.")
+    parser = argparse.ArgumentParser(
+        prog="python -m rollbox.sandbox.serve",
+        description="Serve the Rollbox sandbox. `rollbox serve --help` says what the options do.",
+    )
     for name, field in SandboxSettings.model_fields.items():
+        option = f"--{name.replace('_', '-')}"
+        hidden = argparse.SUPPRESS if name in OURS_ALONE else None
         if field.annotation is bool:
-            parser.add_argument(f"--{name.replace('_', '-')}", dest=name, nargs="?", const="true", help=name)
+            parser.add_argument(option, dest=name, nargs="?", const="true", help=hidden)
             continue
-        default = "" if field.default is None or field.is_required() else f" (default {field.get_default()})"
-        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="VALUE", help=f"{name}{default}")
+        default = field.get_default(call_default_factory=True)
+        shown = "none" if default in ("", None) else default
+        parser.add_argument(option, dest=name, metavar="VALUE", help=hidden or f"default: {shown}")
     return parser
 
 

@@ -7,12 +7,15 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+OURS_ALONE = frozenset({"worker", "listen_fd", "workers_dir", "ready_fd", "lifeline_fd", "users_socket"})
+"""Settings that processes of ours give each other, and no user does."""
+
 
 class SandboxSettings(BaseModel):
     """What a sandbox server is started with.
 
     Attributes:
-        port: 0 takes a free one; `ready_fd` is then how to learn it.
+        port: 0 takes a free one, which the server prints, or writes to `ready_fd`.
         pool: `zygote` forks each program from an interpreter that has started already; `process` starts a new one for
             each, for kernels where user namespaces cannot be nested.
         isolation: `full`, or the layers to do without where a machine lacks them, with commas between, such as
@@ -35,7 +38,8 @@ class SandboxSettings(BaseModel):
         token_file: a file with the token that clients must show, in place of the variable ROLLBOX_SANDBOX_TOKEN.
         insecure: serve without a token even where other machines can connect.
         drain_s: how long SIGTERM waits for running programs before it ends them.
-        ready_fd: descriptor to which the port is written, as a line, once requests are served.
+        ready_fd: descriptor to which the port is written, as a line, once requests are served; else
+            the address is printed.
         users_socket: path of a local socket. The server leaves the process that started it, and ends when nobody is
             connected to it any more.
         lifeline_fd: descriptor of a pipe; the server ends when its other end closes.

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..schemas.errors import ConfigError
 from ..serving.access import server_token
-from ..serving.listening import listening
+from ..serving.listening import address_of, listening
 from .capture import Collected, attach
 from .isolation import Isolation
 from .settings import SandboxSettings
@@ -108,6 +108,8 @@ class _Supervisor:
         if self._settings.ready_fd is not None:
             os.write(self._settings.ready_fd, f"{self._port}\n".encode())
             os.close(self._settings.ready_fd)
+        else:
+            print(f"sandbox on {address_of(self._settings.host, self._listeners[0])}", flush=True)  # noqa: T201
 
     def _parent_gone(self) -> None:
         """Nobody is left to read the answers."""

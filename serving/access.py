@@ -18,11 +18,12 @@ _LEAST_CHARS = 16
 
 
 def server_token(
-    host: str, token_file: str, insecure: bool, *, variable: str = TOKEN_VARIABLE, could: str = "run programs"
+    host: str, token_file: str | None, insecure: bool, *, variable: str = TOKEN_VARIABLE, could: str = "run programs"
 ) -> str | None:
     """The token that clients must show, from `token_file` or else the environment; None asks for none.
 
     Args:
+        token_file: empty where the option `--token-file` was not used; None where the server has none.
         insecure: do without one even where others than this machine can connect.
         could: what whoever connects could do then, for the error's text.
 
@@ -36,9 +37,10 @@ def server_token(
             raise ConfigError(f"{source}: the token has {len(token)} characters; {_LEAST_CHARS} at least, {_HOW}")
         return token
     if not insecure and not is_loopback(host):
+        sources = variable if token_file is None else f"{variable} or --token-file"
         raise ConfigError(
             f"host: {host!r} can be reached from other machines, and no token is set: whoever connects could "
-            f"{could}. Set {variable} or --token-file ({_HOW}), or --insecure if something else guards it"
+            f"{could}. Set {sources} ({_HOW}), or --insecure if something else guards it"
         )
     return None
 

@@ -22,3 +22,9 @@ def listening(host: str, port: int, *, shared: bool = False) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=shared)
     except OSError as error:
         raise ConfigError(f"cannot listen on host {host!r}, port {port}: {error.strerror or error}") from error
+
+
+def address_of(host: str, listener: socket.socket) -> str:
+    """Where a server that was told to listen on `host` is found, for people: its port may have been chosen for it."""
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listener.getsockname()[1]}"

@@ -18,7 +18,7 @@ _VALUES: dict[str, Any] = {"string": "example", "integer": 1, "number": 1.0, "bo
 
 @dataclass(frozen=True, slots=True)
 class ToolCheck:
-    """One tool's answer.
+    """One tool's answer to the first of two calls, or what failed.
 
     Attributes:
         first_ms: wall time of the first call, in which a tool connects or builds its index. again_ms: of a second one.
@@ -96,14 +96,15 @@ def _value(schema: Mapping[str, Any]) -> Any:
 
 
 async def _check(box: ToolBox, name: str, arguments: dict[str, Any]) -> ToolCheck:
-    times_ms = []
+    times_ms, answers = [], []
     async with box.trajectory(f"check-{name}") as tools:
         for turn in range(2):
             started = time.perf_counter()
-            answer = await tools.call(ToolCall(name=name, arguments=arguments), turn, 0)
+            answers.append(await tools.call(ToolCall(name=name, arguments=arguments), turn, 0))
             times_ms.append((time.perf_counter() - started) * 1e3)
-            if answer.record.is_infra:
+            if answers[-1].record.is_infra:
                 break
+    answer = answers[-1] if answers[-1].record.is_infra else answers[0]
     record = answer.record
     return ToolCheck(
         name, arguments, answer.response.text or "", record.error_kind, record.error, times_ms[0], times_ms[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from typing import Any
 
@@ -36,6 +37,8 @@ def find(name: str, where: str) -> Any:
 def _nearest_module(name: str) -> str:
     """Advice on the first part of a module's name that does not exist."""
     parts = name.split(".")
+    if importlib.util.find_spec(parts[0]) is None:
+        return "; for a module of your own put its folder on PYTHONPATH"
     for i in range(1, len(parts)):
         package = importlib.import_module(".".join(parts[:i]))
         siblings = [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", []))]

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 
 from ..sandbox.client import Sandbox, check_url
+from ..sandbox.embedded import require_server
 from ..sandbox.session_client import SandboxSession
 from ..schemas.errors import ConfigError, ErrorKind, InfraError, SessionLostError, ToolError
 from ..schemas.run import RunLimits, RunResult, RunStatus
@@ -100,6 +101,9 @@ class SandboxTool(BaseTool):
 
     Attributes:
         stateful_description: what a `stateful` tool is described as; None keeps the description of `default_schema`.
+
+    Raises:
+        ConfigError: `sandbox_url` is `embedded`, and what a server is made of is not installed; and as `BaseTool`.
     """
 
     config_model = SandboxToolConfig
@@ -109,6 +113,8 @@ class SandboxTool(BaseTool):
 
     def __init__(self, config: dict[str, Any] | None = None, tool_schema: Any = None) -> None:
         super().__init__(config, tool_schema)
+        if self.config.sandbox_url == sandbox_connection.EMBEDDED:
+            require_server()
         self._connected: dict[asyncio.AbstractEventLoop, asyncio.Task[Sandbox | SandboxFleet]] = {}
         self._states: dict[str, TrajectoryState] = {}
 

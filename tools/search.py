@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from ..retrieval.backend import BackendOptions
 from ..retrieval.backends import BACKENDS
 from ..retrieval.bm25 import Bm25Index
+from ..retrieval.bm25_text import require_tantivy
 from ..retrieval.cache import CachedRetriever
 from ..retrieval.lazy_backend import LazyBackend
 from ..retrieval.passages import Hit, storable
@@ -107,7 +108,11 @@ class SearchConfig(ToolConfig):
 
 
 class SearchTool(BaseTool):
-    """Finds passages. The index is built at the first call, once per process and corpus."""
+    """Finds passages. The index is built at the first call, once per process and corpus.
+
+    Raises:
+        ConfigError: a corpus is to be searched here, and tantivy is not installed; and as `BaseTool`.
+    """
 
     config_model: ClassVar[type[ToolConfig]] = SearchConfig
     config: SearchConfig
@@ -135,6 +140,8 @@ class SearchTool(BaseTool):
     def __init__(self, config: dict[str, Any] | None = None, tool_schema: Any = None) -> None:
         super().__init__(config, tool_schema)
         service = _service(self.config)
+        if service is None:
+            require_tantivy()
         size, ttl_s = self.config.cache_size, self.config.cache_ttl_sec
         self._service = CachedRetriever(service, size, ttl_s) if service is not None and size else service
         self._seen: dict[str, set[tuple[str, str]]] = {}

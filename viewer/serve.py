@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..schemas.errors import ConfigError
 from ..serving.announced import AnnouncedServer, run_until_ended
 from ..serving.ending import Ending
+from ..serving.listening import address_of
 from .app import create_app
 from .index import TrajectoryIndex
 from .tokens import find_tokenizer
@@ -51,7 +52,7 @@ def serve(settings: ViewSettings) -> None:
         async with TrajectoryIndex(file, settings.directory / FAILURES) as index:
             app = create_app(index, texts, settings.host)
             config = uvicorn.Config(app, lifespan="off", log_level="warning", timeout_graceful_shutdown=2)
-            said = f"{file}\n{_address(settings.host, listener)}   (Ctrl-C ends it)"
+            said = f"{file}\n{address_of(settings.host, listener)}/   (Ctrl-C ends it)"
             await AnnouncedServer(config, said, ending).serve(sockets=[listener])
 
     run_until_ended(run)
@@ -66,8 +67,3 @@ def _bound(settings: ViewSettings) -> socket.socket:
             f"cannot listen on host {settings.host!r}, port {settings.port}: {error.strerror or error}; "
             "choose another with --port (0 takes a free one)"
         ) from error
-
-
-def _address(host: str, listener: socket.socket) -> str:
-    name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{listener.getsockname()[1]}/"

@@ -13,7 +13,7 @@ from ...serving.access import server_token
 from ...serving.announced import AnnouncedServer, run_until_ended
 from ...serving.bearer import RETRIEVER_TOKEN_VARIABLE
 from ...serving.ending import Ending
-from ...serving.listening import listening
+from ...serving.listening import address_of, listening
 from ..backends import backend_name, open_backend
 from .app import create_app
 from .searches import Searches
@@ -52,9 +52,8 @@ async def _serve(settings: RetrieverSettings, ending: Ending) -> None:
                 access_log=False,
                 timeout_graceful_shutdown=settings.drain_s,
             )
-            host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            address = f"http://{host}:{listener.getsockname()[1]}"
-            await AnnouncedServer(config, f"retriever on {address}", ending).serve(sockets=[listener])
+            said = f"retriever on {address_of(settings.host, listener)}"
+            await AnnouncedServer(config, said, ending).serve(sockets=[listener])
 
 
 async def _probe(searches: Searches) -> None:

@@ -35,7 +35,8 @@ def get_engine(
         takes_images: for `chat`, see `OpenAIChatEngine`. The others know it from the model's or tokenizer's directory.
 
     Raises:
-        ConfigError: an unknown kind, one that does not fit `spec`, or a tokenizer that is missing or not needed.
+        ConfigError: an unknown kind, one that does not fit `spec` or is not installed, a tokenizer that is missing or
+            not needed.
     """
     kind, target = _resolve(str(spec), kind)
     if takes_images is not None and kind != "chat":
@@ -92,7 +93,10 @@ def _local(kind: str, directory: str, chat_template: str | None) -> AnyEngine:
         from .vllm import VllmEngine
 
         return VllmEngine(directory, chat_template=chat_template)
-    from .huggingface import HuggingFaceEngine
+    try:
+        from .huggingface import HuggingFaceEngine
+    except ImportError as error:
+        raise ConfigError(f"engine hf: {error}; install it with: pip install 'rollbox[rollout]'") from error
 
     return HuggingFaceEngine(directory, chat_template=chat_template)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -58,6 +61,41 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(arguments: tuple[str, ...],
     assert result.returncode == 2
     assert said in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("serve",), ("serve", "--workers", "2", "--slots", "2"), ("serve", "--host", "::1"), ("reward", "serve")],
+)
+def test_a_server_says_where_it_is(arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "rollbox.cli", *arguments, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            what, _, address = server.stdout.readline().strip().partition(" on ")
+            assert what in ("sandbox", "rewards")
+            with urllib.request.urlopen(f"{address}/v1/health", timeout=60) as answer:
+                assert json.load(answer)["status"] == "ok"
+        finally:
+            server.terminate()
+            server.wait(60)
+    assert server.returncode == 0
+
+
+def test_the_sandbox_module_shows_what_it_can_be_told() -> None:
+    command = [sys.executable, "-m", "rollbox.sandbox.serve", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert f"default: {len(os.sched_getaffinity(0))}" in shown
+    assert "--allow-hosts" in shown
+    for name in ("Undefined", "--ready-fd", "--worker ", "--users-socket"):
+        assert name not in shown
+
+
+def test_a_remedy_names_only_options_that_are_there() -> None:
+    result = rollbox("reward", "serve", "--host", "0.0.0.0")
+    assert result.returncode == 2
+    assert "Set ROLLBOX_SANDBOX_TOKEN (such as of:" in result.stderr
+    assert "--token-file" not in result.stderr
 
 
 def test_a_taken_port_is_named() -> None:

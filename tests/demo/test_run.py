@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -20,6 +22,13 @@ from rollbox.tools.calculator import CalculatorTool
 def console() -> tuple[Console, io.StringIO]:
     shown = io.StringIO()
     return Console(file=shown, width=120), shown
+
+
+@pytest.mark.parametrize("run", [run_demo, run_demo_gsm8k])
+async def test_a_missing_library_is_said(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ConfigError, match=r"demo: .*; install it with: pip install 'rollbox\[demo\]'"):
+        await run(DemoOptions(out=tmp_path), console()[0])
 
 
 @pytest.mark.timeout(600)  # the first run on a machine teaches the model

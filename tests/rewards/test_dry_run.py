@@ -276,7 +276,10 @@ def test_a_dry_run_that_scores_nothing_fails(tmp_path: Path) -> None:
     [
         ("{", "responses.jsonl:1: not JSON"),
         ("[]", "responses.jsonl:1: must be an object (got list)"),
-        ('{"id": "gone", "response": "5"}', "there is no sample 'gone' in the data"),
+        (
+            '{"id": "gone", "response": "5"}',
+            "there is no sample 'gone' in the data; there are 40, such as '1', '2', '3'",
+        ),
         ('{"id": "1"}', "has none of 'response'"),
         ("", "holds no responses"),
     ],

@@ -77,6 +77,12 @@ def test_what_does_not_fit_is_named(spec: str, options: dict[str, Any], said: st
     assert said in str(error.value)
 
 
+def test_a_missing_torch_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rollbox.rollout.engines.huggingface", None)  # whose import is that of torch
+    with pytest.raises(ConfigError, match=r"engine hf: .*; install it with: pip install 'rollbox\[rollout\]'"):
+        get_engine("a_folder")
+
+
 async def test_a_missing_vllm_is_said(random_model_dir: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(ConfigError, match="vllm: cannot be imported"):

@@ -20,10 +20,10 @@ from rollbox.tools_config import FOLDER
         ("openai/gsm8k", "score function", "gsm8k.py:", "data_source=openai/gsm8k"),
         ("searchR1_nq", "score function", "search_qa.py:", "data_source=searchR1_nq"),
         ("overlong", "reward part", "reward_config.py:", "parts.NAME.kind=overlong"),
-        ("hermes", "tool-call format", "parsers/", "multi_turn.format=rollbox_hermes"),
+        ("hermes", "tool-call format", "parsers/", " actor_rollout_ref.rollout.multi_turn.format=rollbox_hermes"),
         ("rollbox_hermes", "tool-call format", "parsers/", "--parser hermes"),
         ("calculator", "tool", "tools/calculator", "--tools "),
-        ("SearchTool", "tool", "search.py:", "tool_config_path"),
+        ("SearchTool", "tool", "search.py:", " actor_rollout_ref.rollout.multi_turn.tool_config_path=tools_config/"),
     ],
 )
 def test_names_of_ours(name: str, kind: str, place: str, selected_by: str) -> None:
@@ -63,7 +63,7 @@ def test_files_of_the_users_are_looked_at(tmp_path: Path) -> None:
     assert (part.kind, part.note) == ("part of the rewards file", "kind format, weight 0.5")
     shutil.copy(FOLDER / "calculator.yaml", tmp_path / "mine.yaml")
     assert next(origins("calculator", tools=[tmp_path / "mine.yaml"])).selected_by.startswith(
-        f"--tools {tmp_path}/mine"
+        f"rollbox rollout --tools {tmp_path}/mine"
     )
 
 

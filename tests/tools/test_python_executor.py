@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
+from rollbox.sandbox.client import Sandbox
 from rollbox.schemas.errors import ConfigError, ErrorKind
 from rollbox.schemas.run import CompileResult, RunResult, RunStatus
 from rollbox.schemas.tool import ToolCall
@@ -32,6 +34,15 @@ async def run(tool: PythonExecutorTool, code: Any, **limits: Any) -> Answer:
     tools = {tool.name: tool}
     async with ToolBox(tools, DispatchLimits(**limits)).trajectory("t") as session:
         return await session.call(ToolCall(name="python", arguments={"code": code}), 0, 0)
+
+
+def test_what_the_embedded_server_lacks_is_said_when_the_tool_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    PythonExecutorTool({"sandbox_url": "http://127.0.0.1:9"})
+    with pytest.raises(ConfigError, match=r"embedded sandbox needs uvloop: pip install 'rollbox\[server\]'"):
+        PythonExecutorTool()
+    with pytest.raises(ConfigError, match="needs uvloop"):
+        Sandbox.embedded()
 
 
 async def test_output_and_record(tool: PythonExecutorTool) -> None:

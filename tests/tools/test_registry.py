@@ -49,7 +49,7 @@ def test_a_tool_of_the_users_own_module_loads(tmp_path: Path, monkeypatch: pytes
         ("tols: []", "tools: Field required"),
         ("tools: [{config: {}}]", "tools.0: class_name must be 'package.module.Name', not ''"),
         ("tools: [{class_name: nodots}]", "tools.0: class_name must be 'package.module.Name', not 'nodots'"),
-        ("tools: [{class_name: not_there.Tool}]", "tools.0.class_name: cannot import 'not_there'"),
+        ("tools: [{class_name: not_there.Tool}]", "'not_there'; for a module of your own put its folder on PYTHONPATH"),
         (
             "tools: [{class_name: rollbox.tools.calculator.CalculatorTol}]",
             "has no class or function 'CalculatorTol'; did you mean 'CalculatorTool'?",

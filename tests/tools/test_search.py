@@ -1,6 +1,7 @@
 """The search tool over the shipped corpus, and its settings."""
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,13 @@ async def test_the_shipped_corpus_is_the_default() -> None:
     assert text.startswith('Doc 1 (Title: "Peru")\nPeru is a country')
     assert "Lima" in text
     assert text.count("(Title: ") == 3
+
+
+def test_a_missing_library_is_said_when_the_tool_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tantivy", None)
+    SearchTool({"retrieval_service_url": "http://127.0.0.1:9/retrieve"})
+    with pytest.raises(ConfigError, match=r"local search needs tantivy: pip install 'rollbox\[search\]'"):
+        SearchTool()
 
 
 async def test_several_queries_are_parted_by_a_line() -> None:

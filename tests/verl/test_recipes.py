@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,27 @@ def _registered() -> None:
     ("name", "hardware", "server"), list(itertools.product(GPU_RECIPES, ["gpu1", "gpu8"], ["vllm", "sglang"]))
 )
 def test_a_gpu_recipe_is_what_verl_can_run(name: str, hardware: str, server: str) -> None:
+    _, config = compose_recipe(find_recipe(name, [f"hardware={hardware}", f"server={server}"]))
+    _check_as_verl_does(config, hardware, server)
+    assert Path(config.actor_rollout_ref.rollout.multi_turn.tool_config_path).is_file()
+
+
+def test_the_recipe_of_the_docs_is_what_verl_can_run(tmp_path: Path) -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    [text] = re.findall(r"```yaml\n(# mine\.yaml\n.*?)```", docs, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(text)
+    _, config = compose_recipe(find_recipe(str(tmp_path / "mine.yaml")))
+    _check_as_verl_does(config, "gpu1", "vllm")
+
+
+def _check_as_verl_does(config: Any, hardware: str, server: str) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
-    _, config = compose_recipe(find_recipe(name, [f"hardware={hardware}", f"server={server}"]))
     read_settings(config)
     rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
     assert rollout.name == server
     assert rollout.agent.default_agent_loop == "rollbox_agent"
-    assert Path(rollout.multi_turn.tool_config_path).is_file()
     assert config.trainer.n_gpus_per_node == int(hardware.removeprefix("gpu"))
     assert config.data.train_batch_size % config.actor_rollout_ref.actor.ppo_mini_batch_size == 0
     assert config.trainer.v1.sampler.sampler_kwargs.rollbox == config.rollbox
