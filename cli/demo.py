@@ -14,7 +14,7 @@ from ..serving.interrupt import run_to_its_end
 Model = Annotated[
     str | None,
     typer.Option(
-        help="A Hugging Face model directory, or the address of a server (several: with commas); default: the demo's own."
+        help="A Hugging Face model directory, or the address of a server (several: with commas); its own by default."
     ),
 ]
 EngineKind = Annotated[
