@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -212,8 +213,8 @@ class _Supervisor:
             self._let_go(worker)
         for listener in self._listeners:
             listener.close()
-        with suppress(OSError):
-            os.rmdir(self._folder)  # the last worker may have done it
+        # The last worker has done it, unless one was killed and left its socket.
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _let_go(self, worker: int) -> None:
         lifeline = self._lifelines.pop(worker, -1)

@@ -177,6 +177,8 @@ async def test_what_concerns_a_session_goes_to_the_worker_that_its_id_names() ->
 async def test_a_worker_that_does_not_stay_up_is_given_up() -> None:
     with serving("--workers", "2", "--slots", "2") as server:
         seen: set[int] = set()
+        folder = next(iter(_workers(server).values())).partition("--workers-dir=")[2].split("\0")[0]
+        assert os.listdir(folder)
 
         def kill_new() -> bool:
             for pid, text in _workers(server).items():
@@ -188,6 +190,7 @@ async def test_a_worker_that_does_not_stay_up_is_given_up() -> None:
         await until(kill_new, within_s=60)
         assert server.process.returncode == 3
         assert "worker 1 ended 5 times soon after its start, last with signal 9" in server.process.communicate()[1]
+    assert not os.path.exists(folder)
 
 
 @pytest.mark.parametrize(
