@@ -190,7 +190,7 @@ async def test_a_worker_that_does_not_stay_up_is_given_up() -> None:
         await until(kill_new, within_s=60)
         assert server.process.returncode == 3
         assert "worker 1 ended 5 times soon after its start, last with signal 9" in server.process.communicate()[1]
-    assert not os.path.exists(folder)
+    assert not await asyncio.to_thread(os.path.exists, folder)
 
 
 @pytest.mark.parametrize(
