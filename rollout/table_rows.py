@@ -22,7 +22,8 @@ def table_rows(
         columns: of Parquet, the only ones that are read, where the file has them; all of JSON are read.
 
     Raises:
-        ConfigError: the file cannot be read, a line is not JSON, or pyarrow is needed and is not installed.
+        ConfigError: the file cannot be read, has none of `columns` (Parquet), a line is not JSON, or pyarrow is needed
+            and is not installed.
     """
     if file.suffix == ".parquet":
         return _parquet_rows(file, columns, rows_at_a_time)
@@ -38,10 +39,15 @@ def _parquet_rows(file: Path, columns: Collection[str] | None, rows_at_a_time: i
     number = 0
     try:
         with pq.ParquetFile(file) as table:
-            wanted = None if columns is None else [name for name in table.schema_arrow.names if name in columns]
+            names = table.schema_arrow.names
+            wanted = None if columns is None else [name for name in names if name in columns]
+            if wanted == []:
+                read = ", ".join(sorted(columns or ()))
+                raise ConfigError(f"{file}: has none of the columns {read}; its columns are: {', '.join(names)}")
             for batch in table.iter_batches(rows_at_a_time, columns=wanted):
                 for row in batch.to_pylist():
                     yield row, f"{file}: row {number}"
                     number += 1
-    except (OSError, pa.ArrowException) as error:
+    # A text that is not UTF-8 and a date that Python has not are found only where they are made Python's.
+    except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
         raise ConfigError(f"{file}: cannot be read: {error}") from error

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from rollbox.cli.main import app
 from rollbox.rollout.data import load_samples
 from rollbox.schemas.errors import ConfigError
+from rollbox.training.data_sets.dapo_math import DAPO_MATH
 from rollbox.training.data_sets.gsm8k import GSM8K as GSM8K_SET
 from rollbox.training.data_sets.prepare import prepare
 from rollbox.training.verl_data import write_rows
@@ -158,7 +159,11 @@ def test_what_is_no_program_to_judge_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "row", "message"),
     [
-        ("gsm8k", {"question": "Why?"}, r"train.jsonl:2: has no 'answer'; its columns are: question"),
+        (
+            "gsm8k",
+            {"question": "Why?"},
+            r"train.jsonl:2: has no 'answer'; of the columns that are read it has: question",
+        ),
         ("gsm8k", {"question": 5, "answer": "#### 1"}, r"train.jsonl:2: question: must be a text .got int"),
         ("gsm8k", {"question": "Why?", "answer": "none"}, r"train.jsonl:2: .*must hold one number"),
         ("gsm8k", {"question": "\ud800?", "answer": "#### 1"}, r"train.jsonl:2: question: holds half a surrogate pair"),
@@ -172,7 +177,19 @@ def test_what_is_no_program_to_judge_is_counted(tmp_path: Path) -> None:
         ("dapo-math", {"problem": "x?", "answer": True}, r"train.jsonl:2: has no 'reward_model.ground_truth' and"),
         ("dapo-math", {"prompt": [{"role": "system", "content": "x"}]}, r"prompt: holds no text of a user's"),
         ("search-qa", {**SEARCH_R1, "reward_model": None, "golden_answers": 5}, r"train.jsonl:2: has no 'golden"),
-        ("code", {"statement": "x"}, r"train.jsonl:2: has no 'question'; its columns are: statement"),
+        (
+            "code",
+            {"statement": "x"},
+            r"train.jsonl:2: has no 'question'; of the columns that are read it has: statement",
+        ),
+        (
+            "code",
+            {**CODE_CONTESTS, "public_tests": [{"input": "1", "output": "2"}]},
+            r"public_tests: must be an object",
+        ),
+        # Neither is a list of tests: its letters are none.
+        ("code", {**CODE_CONTESTS, "private_tests": {"input": "1\n", "output": "2\n"}}, r"private_tests: must be an"),
+        ("code", {**APPS, "starter_code": ["def f():"]}, r"train.jsonl:2: starter_code: must be a text .got list"),
     ],
 )
 def test_a_row_of_another_layout_is_named(name: str, row: Any, message: str, tmp_path: Path) -> None:
@@ -217,3 +234,19 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     with pytest.raises(ConfigError, match=r"out/test.parquet: cannot be written"):
         prepared(tmp_path, "gsm8k", GSM8K)
+
+
+def test_a_parquet_file_of_other_columns_is_told_which_it_has(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"train.parquet: has none of the columns .*; its columns are: problem, solut"
+    ):
+        prepared(tmp_path, "gsm8k", {"problem": "Why?", "solution": "So."}, ending=".parquet")
+
+
+def test_a_file_that_is_replaced_before_it_is_read_is_refused(tmp_path: Path) -> None:
+    prepared(tmp_path, "dapo-math", DAPO)
+    tested = written(tmp_path, "test")
+    files = [tmp_path / "out" / f"{split}.parquet" for split in ("train", "test")]
+    with pytest.raises(ConfigError, match=r"--train: .*out/test.parquet is written anew before it is read"):
+        prepare(DAPO_MATH, [files[1]], [files[0]], tmp_path / "out", "")
+    assert written(tmp_path, "test") == tested

@@ -30,8 +30,12 @@ def prepare(data_set: DataSet, train: Sequence[Path], test: Sequence[Path], out:
 
     Raises:
         ConfigError: a file cannot be read or written, a row is of another layout or cannot be scored, or nothing is
-            left.
+            left; or what is to be trained on is the file that is written for the tests.
     """
+    if (tests := out / "test.parquet").exists():
+        for file in train:
+            if file.exists() and file.samefile(tests):
+                raise ConfigError(f"--train: {file} is written anew before it is read; give another --out")
     seen: dict[bytes, str] = {}
     # The tests first: what is asked in both is not trained on.
     tested = _Split("test", data_set, instruction, seen).written(test, out)

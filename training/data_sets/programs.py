@@ -71,9 +71,16 @@ def _code_contests(row: Mapping[str, Any], where: str) -> tuple[Question, Mappin
         raise LeftOutError("that read a file")
     if "<image>" in text:
         raise LeftOutError("that show an image")
-    kinds = [row.get(f"{kind}_tests") or {} for kind in ("public", "private", "generated")]
+    kinds = [_kind(row, f"{kind}_tests", where) for kind in ("public", "private", "generated")]
     tests = {f"{end}s": [each for kind in kinds for each in kind.get(end) or []] for end in ("input", "output")}
     return Question(text + _STDIN, "codecontests", None, name_of(row, "name")), tests
+
+
+def _kind(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    tests = row.get(name) or {}
+    if not isinstance(tests, Mapping) or not all(isinstance(tests.get(end) or [], list) for end in ("input", "output")):
+        raise ConfigError(f"{where}: {name}: must be an object of two lists, 'input' and 'output'")
+    return tests
 
 
 def _apps_or_taco(row: Mapping[str, Any], where: str) -> tuple[Question, Mapping[str, Any]]:
@@ -85,8 +92,11 @@ def _apps_or_taco(row: Mapping[str, Any], where: str) -> tuple[Question, Mapping
         text += f"\n\nThe program defines the function {function}, which is called."
     else:
         text += _STDIN
-    if start := (row.get("starter_code") or "").strip():
-        text += f" It begins with:\n```python\n{start}\n```"
+    start = row.get("starter_code") or ""
+    if not isinstance(start, str):
+        raise ConfigError(f"{where}: starter_code: must be a text (got {type(start).__name__})")
+    if start.strip():
+        text += f" It begins with:\n```python\n{start.strip()}\n```"
     source = "apps" if row.get("problem_id") is not None else "taco"
     return Question(text, source, None, name_of(row, "problem_id")), found
 

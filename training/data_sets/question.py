@@ -63,7 +63,8 @@ def text_of(row: Mapping[str, Any], where: str, *names: str) -> str:
             return value.strip()
         if value is not None and not isinstance(value, str):
             raise ConfigError(f"{where}: {name}: must be a text (got {type(value).__name__})")
-    raise ConfigError(f"{where}: has no {' or '.join(map(repr, names))}; its columns are: {', '.join(row) or 'none'}")
+    has = ", ".join(row) or "none"
+    raise ConfigError(f"{where}: has no {' or '.join(map(repr, names))}; of the columns that are read it has: {has}")
 
 
 def verl_truth(row: Mapping[str, Any]) -> Any:
