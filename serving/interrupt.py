@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
@@ -23,23 +24,33 @@ class _TermedError(BaseException):
 def sigterm_raises() -> Iterator[None]:
     """In its time SIGTERM raises, as Ctrl-C does: processes, temporary files and locks are let go of before the end.
 
+    Where it is ignored, it stays so.
+
     Raises:
         SystemExit: there was a SIGTERM; with the code that a shell gives who dies of it.
     """
+    termed = False
 
     def end(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, _nothing)
-        raise _TermedError
+        nonlocal termed
+        termed = True
+        if not _ending():
+            raise _TermedError
 
     try:
         with _heard(end):
             yield
-    except _TermedError:
+    except (_TermedError, SystemExit):
+        if not termed:
+            raise
+    if termed:  # also where a destructor swallowed it
         _raise_sigterm()
 
 
 def run_to_its_end(main: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run`, in which SIGTERM cancels as Ctrl-C does: sessions, servers and engines are closed before the end.
+
+    Where it is ignored, it stays so.
 
     Raises:
         SystemExit: there was a SIGTERM; with the code that a shell gives who dies of it.
@@ -111,11 +122,22 @@ class Interrupt:
 
 @contextmanager
 def _heard(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        yield
+        return
     before = signal.signal(signal.SIGTERM, handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _ending() -> bool:
+    """Whether what a SIGTERM raised is on its way out: a further one would cut short what it lets go of."""
+    error = sys.exception()
+    while error is not None and not isinstance(error, _TermedError):
+        error = error.__context__
+    return error is not None
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
