@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -15,17 +15,17 @@ M = TypeVar("M", bound=BaseModel)
 _SHOWN_CHARS = 80
 
 
-def describe(error: ValidationError, model: type[BaseModel] | None = None) -> str:
+def describe(error: ValidationError, model: type[BaseModel] | None = None, *, hides: bool = True) -> str:
     """Name each wrong field, what is wrong with it, and the value that was given, where that is no secret.
 
     Args:
         model: what the data were to fit; for an unknown key the nearest of its fields is named.
+        hides: secrets. A model that is to mend its own call must see what it wrote.
     """
     lines = []
     for item in error.errors(include_url=False):
         field = ".".join(str(part) for part in item["loc"]) or "(whole input)"
-        hidden = any(map(is_secret, item["loc"]))
-        shown = "a secret" if hidden else redacted(repr(redacted_values(item.get("input"))))
+        shown = _shown(item["loc"], item.get("input")) if hides else repr(item.get("input"))
         if len(shown) > _SHOWN_CHARS:
             shown = shown[:_SHOWN_CHARS] + "…"
         message = item["msg"].removeprefix("Value error, ")
@@ -34,6 +34,10 @@ def describe(error: ValidationError, model: type[BaseModel] | None = None) -> st
             line += nearest(str(item["loc"][-1]), _fields_at(model, item["loc"][:-1]))
         lines.append(line)
     return "; ".join(lines)
+
+
+def _shown(location: Iterable[object], value: Any) -> str:
+    return "a secret" if any(map(is_secret, location)) else redacted(repr(redacted_values(value)))
 
 
 def number(value: Any) -> Any:

@@ -115,7 +115,7 @@ class FunctionTool(BaseTool):
         try:
             read = self._signature.arguments.model_validate(parameters)
         except ValidationError as error:
-            said = describe(error, self._signature.arguments)
+            said = describe(error, self._signature.arguments, hides=False)
             raise ToolError(f"Wrong arguments for {self.name!r}: {said}.", ErrorKind.ARGUMENTS) from error
         return {name: getattr(read, name) for name in type(read).model_fields}
 

@@ -268,3 +268,18 @@ async def test_many_sync_calls_run_side_by_side() -> None:
     started = time.monotonic()
     answers = await asyncio.gather(*(run(meet, {}) for _ in range(20)))
     assert all(answer.record.error_kind is None for answer in answers), time.monotonic() - started
+
+
+@pytest.mark.parametrize("text", ["http://ann:words@example.org", "abc"])
+async def test_a_model_sees_what_it_wrote_also_where_it_looks_like_a_secret(text: str) -> None:
+    @tool
+    def decode(token: int) -> str:
+        """Decode a token.
+
+        Args:
+            token: its number.
+        """
+        return str(token)
+
+    with pytest.raises(ToolError, match=f"token: .* .got '{text}'."):
+        await decode.execute("one", {"token": text})
