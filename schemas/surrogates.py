@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 REPLACEMENT = "\ufffd"
+# A high one that no low one follows, or a low one that follows none: not after what only looks like one (`\\ud83d`).
+_HALF = re.compile(r"\\ud(?:[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!(?<!\\)\\ud[89ab][0-9a-f]{2}\\ud)[c-f])")
 
 
 def may_hold_surrogates(text: str, start: int = 0, end: int | None = None) -> bool:
@@ -28,7 +31,8 @@ def without_lone_surrogates(value: Any) -> Any:
 def wire_json(value: Any) -> str:
     """`value` as JSON that every server can read: many refuse a whole request for half a surrogate pair in it."""
     text = json.dumps(value)
-    return json.dumps(without_lone_surrogates(value)) if may_hold_surrogates(text) else text
+    # Emoji are pairs, and much of Hangul begins with `\ud` too: neither is to cost a second writing.
+    return text if _HALF.search(text) is None else json.dumps(without_lone_surrogates(value))
 
 
 def _whole(text: str) -> str:

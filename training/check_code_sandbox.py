@@ -57,7 +57,7 @@ async def check_scoring_sandbox(entries: Sequence[ScoreEntry], url: str) -> list
     Raises:
         ConfigError: it is not judged. Every trajectory would be masked.
     """
-    judges = next((entry for entry in entries if entry.check is in_outs), None)
+    judges = next((entry for entry in entries if entry.check is in_outs and entry.is_built_in), None)
     if judges is None:
         return []
     example = judges.fixtures[0]
