@@ -6,7 +6,6 @@ import json
 import re
 from typing import Any
 
-REPLACEMENT = "\ufffd"
 # A high one that no low one follows, or a low one that follows none: not after what only looks like one (`\\ud83d`).
 _HALF = re.compile(r"\\ud(?:[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!(?<!\\)\\ud[89ab][0-9a-f]{2}\\ud)[c-f])")
 
@@ -17,7 +16,8 @@ def may_hold_surrogates(text: str, start: int = 0, end: int | None = None) -> bo
 
 
 def without_lone_surrogates(value: Any) -> Any:
-    """`value`, a JSON value, with each half of a pair replaced by U+FFFD; keys too."""
+    """`value`, a JSON value, with each half of a pair replaced by U+FFFD; keys too. Two that make a pair are its
+    character, as they are for who reads them as JSON."""
     match value:
         case str():
             return _whole(value)
@@ -41,5 +41,5 @@ def _whole(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "".join(REPLACEMENT if "\ud800" <= char <= "\udfff" else char for char in text)
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text

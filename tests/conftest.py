@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, settings
 
 from rollbox.rollout.chat_template import Tokenizer
 from rollbox.schemas.errors import EngineError
@@ -23,6 +24,9 @@ __all__ = ["compose", "container", "docker_env"]  # fixtures of the suites that 
 _NEEDED = {"verl": "verl", "verl_compat": "verl", "vllm": "vllm"}
 collect_ignore = [folder for folder, module in _NEEDED.items() if importlib.util.find_spec(module) is None]
 _WITH_IMAGE_S = 1200
+# No example fails for being slow: the machine may be busy.
+settings.register_profile("rollbox", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rollbox")
 CASES_FILE = Path(__file__).parent / "cases" / "cases.yaml"
 
 

@@ -188,6 +188,7 @@ BAD_RETRIEVE: list[tuple[Any, str]] = [
 @settings(deadline=None, max_examples=40)
 @given(ODD_TEXTS)
 @example("\ud800")
+@example("\ud83d\ude00")
 def test_any_query_of_a_model_is_answered(url: str, text: str) -> None:
     """Recipes' clients pass on what the model wrote, and stop where the answer is none."""
 

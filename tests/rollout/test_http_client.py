@@ -78,6 +78,7 @@ async def test_a_passing_failure_is_tried_again(failure: int | str) -> None:
 @settings(deadline=None, max_examples=30)
 @given(ODD_TEXTS)
 @example("\ud83d")
+@example("\ud83d\ude00")
 def test_any_text_is_sent_so_that_it_is_taken(text: str) -> None:
     async def ask() -> Any:
         async with scripted_server(strict(lambda body: body)) as server, EngineClient(server.url) as client:
