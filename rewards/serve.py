@@ -23,6 +23,7 @@ from ..schemas.trajectory import Sample
 from ..serving.access import BearerAuth, server_token
 from ..serving.announced import AnnouncedServer, run_until_ended
 from ..serving.disconnect import while_connected
+from ..serving.ending import Ending
 from ..serving.error_answers import answer_errors, error_answer
 from ..serving.http_body import BodyCap, read_model
 from ..serving.listening import address_of, listening
@@ -105,16 +106,22 @@ def serve(rewards: RewardComposition, host: str, port: int, *, insecure: bool = 
     """Serve until SIGTERM or SIGINT, then drain: answers in work get half a minute. Prints the address once it listens.
 
     Raises:
-        ConfigError: the address cannot be bound, or others than this machine can connect and no token is set.
+        ConfigError: the address cannot be bound, others than this machine can connect and no token is set, or as
+            entering `rewards`. InfraError: as entering `rewards`.
     """
     token = server_token(host, None, insecure, could="score answers, and run programs where a score does")
     listener = listening(host, port)
     app = create_app(rewards, token, concurrency)
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="on", timeout_graceful_shutdown=_DRAIN_S
+        app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=_DRAIN_S
     )
     said = f"rewards on {address_of(host, listener)}"
-    run_until_ended(lambda ending: AnnouncedServer(config, said, ending).serve(sockets=[listener]))
+
+    async def run(ending: Ending) -> None:
+        async with rewards:  # and not in the app's lifespan: uvicorn would print a traceback for a wrong setting
+            await AnnouncedServer(config, said, ending).serve(sockets=[listener])
+
+    run_until_ended(run)
 
 
 async def _all(work: list[Coroutine[Any, Any, ScoreResponse]]) -> list[ScoreResponse]:

@@ -114,3 +114,12 @@ def test_a_rewards_file_that_is_wrong_is_one_line(tmp_path: Path) -> None:
     assert result.returncode == 2
     assert "gone.yaml: cannot be read" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_part_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "rewards.yaml"
+    file.write_text(f"parts: {{rm: {{kind: reward_model, model: {tmp_path}}}}}\n")
+    command = [sys.executable, "-m", "rollbox.cli", "reward", "serve", "--port", "0", "--rewards", str(file)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"rollbox: reward_model: {tmp_path} is not a model directory\n"
