@@ -85,7 +85,8 @@ def run_to_its_end(main: Coroutine[Any, Any, T]) -> T:
 
 
 class Interrupt:
-    """A context manager in whose time SIGINT and SIGTERM wait for the next `check`. A second SIGINT is not waited with.
+    """A context manager in whose time SIGINT and SIGTERM wait for the next `check`, or for its end. A second SIGINT is
+    not waited with.
 
     Where one is ignored, as SIGINT is in a shell's background jobs, it stays so.
     """
@@ -100,9 +101,11 @@ class Interrupt:
                 signal.signal(number, self._note)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
+        if kind is None:
+            self.check()  # what came after the last one is not lost
 
     def check(self) -> None:
         """

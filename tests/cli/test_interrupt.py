@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from rollbox.serving.interrupt import run_to_its_end, sigterm_raises
+from rollbox.serving.interrupt import Interrupt, run_to_its_end, sigterm_raises
 
 
 @pytest.fixture
@@ -84,3 +84,22 @@ def test_where_it_is_ignored_it_stays_so(ignored: None) -> None:
 
 def test_it_cancels_what_runs_to_its_end() -> None:
     assert code_of(lambda: run_to_its_end(answer())) == 143
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
+def test_one_that_comes_after_the_last_check_is_raised_at_the_end(
+    number: signal.Signals, kind: type[BaseException]
+) -> None:
+    done = []
+
+    def work() -> None:
+        with Interrupt() as interrupt:
+            interrupt.check()
+            signal.raise_signal(number)
+            done.append("ended")
+
+    before = signal.getsignal(number)
+    with pytest.raises(kind):
+        work()
+    assert done == ["ended"]
+    assert signal.getsignal(number) is before
