@@ -164,6 +164,11 @@ def test_what_is_no_program_to_judge_is_counted(tmp_path: Path) -> None:
             {"question": "Why?"},
             r"train.jsonl:2: has no 'answer'; of the columns that are read it has: question",
         ),
+        (
+            "gsm8k",
+            {"question": "Why?", "answer": None},
+            r"has no 'answer'; of the columns that are read it has: question$",
+        ),
         ("gsm8k", {"question": 5, "answer": "#### 1"}, r"train.jsonl:2: question: must be a text .got int"),
         ("gsm8k", {"question": "Why?", "answer": "none"}, r"train.jsonl:2: .*must hold one number"),
         ("gsm8k", {"question": "\ud800?", "answer": "#### 1"}, r"train.jsonl:2: question: holds half a surrogate pair"),

@@ -63,7 +63,7 @@ def text_of(row: Mapping[str, Any], where: str, *names: str) -> str:
             return value.strip()
         if value is not None and not isinstance(value, str):
             raise ConfigError(f"{where}: {name}: must be a text (got {type(value).__name__})")
-    has = ", ".join(row) or "none"
+    has = ", ".join(name for name, value in row.items() if value not in (None, "")) or "none"
     raise ConfigError(f"{where}: has no {' or '.join(map(repr, names))}; of the columns that are read it has: {has}")
 
 
