@@ -12,6 +12,16 @@ import pytest
 from rollbox.serving.interrupt import Interrupt, run_to_its_end, sigterm_raises
 
 
+@pytest.fixture(autouse=True)
+def _by_default() -> Iterator[None]:
+    """Where the tests themselves run in the background of a shell, SIGINT is ignored."""
+    defaults = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture
 def ignored() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
