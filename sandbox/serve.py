@@ -20,6 +20,7 @@ import uvloop
 from ..schemas.errors import ConfigError
 from ..schemas.validation import validated
 from ..serving.access import server_token
+from ..serving.announced import run_until_ended
 from ..serving.ending import Ending
 from ..serving.listening import address_of, listening
 from .isolation import Isolation
@@ -51,14 +52,11 @@ def serve(settings: SandboxSettings) -> None:
     if settings.workers > 1 and settings.listen_fd is None:
         supervise(settings)
         return
-    ending = Ending.of_this_process()
     _allow_many_descriptors()
     for fd in (settings.ready_fd, settings.lifeline_fd, settings.listen_fd):
         if fd is not None:
             os.set_inheritable(fd, False)  # whoever waits for their end must not wait for the zygotes too
-    # Cancelled is a start that was ended.
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, suppress(asyncio.CancelledError):
-        _with_stack_room(lambda: runner.run(_serve(settings, ending)))
+    _with_stack_room(lambda: run_until_ended(partial(_serve, settings), uvloop.new_event_loop))
 
 
 def _with_stack_room(function: Callable[[], None]) -> None:
@@ -81,7 +79,6 @@ def _allow_many_descriptors() -> None:
 
 
 async def _serve(settings: SandboxSettings, ending: Ending) -> None:
-    ending.starting = asyncio.current_task()
     token = server_token(settings.host, settings.token_file, settings.insecure)
     isolation = Isolation.parse(settings.isolation)
     if settings.listen_fd is None:

@@ -21,7 +21,10 @@ def listening(host: str, port: int, *, shared: bool = False) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=shared)
     except OSError as error:
-        raise ConfigError(f"cannot listen on host {host!r}, port {port}: {error.strerror or error}") from error
+        raise ConfigError(
+            f"cannot listen on host {host!r}, port {port}: {error.strerror or error}; "
+            "choose another with --port (0 takes a free one)"
+        ) from error
 
 
 def address_of(host: str, listener: socket.socket) -> str:

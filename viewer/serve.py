@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import uvicorn
@@ -11,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..schemas.errors import ConfigError
 from ..serving.announced import AnnouncedServer, run_until_ended
 from ..serving.ending import Ending
-from ..serving.listening import address_of
+from ..serving.listening import address_of, listening
 from .app import create_app
 from .index import TrajectoryIndex
 from .tokens import find_tokenizer
@@ -46,7 +45,7 @@ def serve(settings: ViewSettings) -> None:
     if not file.is_file():
         raise ConfigError(f"{file}: is not there; give the directory that a run was written to (--out)")
     texts = find_tokenizer(settings.directory, settings.tokenizer)
-    listener = _bound(settings)
+    listener = listening(settings.host, settings.port)
 
     async def run(ending: Ending) -> None:
         async with TrajectoryIndex(file, settings.directory / FAILURES) as index:
@@ -56,14 +55,3 @@ def serve(settings: ViewSettings) -> None:
             await AnnouncedServer(config, said, ending).serve(sockets=[listener])
 
     run_until_ended(run)
-
-
-def _bound(settings: ViewSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on host {settings.host!r}, port {settings.port}: {error.strerror or error}; "
-            "choose another with --port (0 takes a free one)"
-        ) from error
